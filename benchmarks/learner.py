@@ -1,10 +1,11 @@
-"""The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts. On the CPU.
+"""The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts.
 
 With "bf16" factors of products are bfloat16, where the processor gains by that.
 
     python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
     python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2
     python -m benchmarks.learner --tasks Humanoid --products  # also the products alone, on what lies in the caches
+    python -m benchmarks.learner --device cuda            # both as the CUDA graphs that a run replays; in float32
 
 Times are the medians of turns, of all epochs of one update. Products alone count as operations: two for each weight and
 frame in each of a layer's three products, of which the first layer needs two.
@@ -49,16 +50,25 @@ def products_alone(update: Kernel) -> Kernel:
     return build(replace(update.plan, name="products alone", phases=tuple(x for x in phases if x.steps)))
 
 
-def seconds(function: Callable[[], None], threads: int) -> float:
-    """Time a call: by the processor's time where there is one thread, which others' work disturbs less."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+def seconds(function: Callable[[], None], threads: int, device: torch.device) -> float:
+    """Time a call: by the processor's time where there is one thread, which others' work disturbs less.
+
+    On a GPU it is the time until that has done it all.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    clock = time.process_time if threads == 1 and device.type == "cpu" else time.perf_counter
     start = clock()
     function()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     return clock() - start
 
 
 @torch.no_grad()
-def compared(task: str, minibatch: int, turns: int, threads: int, products: bool) -> tuple[list[float], int]:
+def compared(
+    task: str, minibatch: int, turns: int, threads: int, products: bool, device: torch.device
+) -> tuple[list[float], int]:
     """Return the medians of seconds of an update in torch and of compiled ones, and the operations in it.
 
     With `products`, the compiled ones are followed by their products alone.
@@ -66,23 +76,24 @@ def compared(task: str, minibatch: int, turns: int, threads: int, products: bool
     env_id = f"Torch{task}-v0"
     settings = ppo.Settings(**runs.settings(env_id, minibatch=minibatch))
     torch.manual_seed(0)
-    env = worlds.make(env_id, settings.num_envs, "cpu")
-    rounded = [False] if why_no_bfloat16() else [False, True]
+    env = worlds.make(env_id, settings.num_envs, str(device))
+    rounded = [False] if device.type == "cuda" or why_no_bfloat16() else [False, True]
+    first = 4 if device.type == "cuda" else 1  # turns that allocate, and on a GPU capture a graph
     agents = [ppo.PPO(env, settings, seed=0, compiled=False)]
     for alone in [False, True][: 1 + products]:
         for kind in rounded:
-            agents.append(ppo.PPO(env, settings, seed=0, rounded=kind))
+            agents.append(ppo.PPO(env, settings, seed=0, compiled=True, rounded=kind))
             if alone:
                 made = agents[-1].compiled_update.kernels(threads)
                 made.kernels = [products_alone(made.kernels[0])]
     agents[0].prepare(agents[0].rollout())
     frames, start, times = agents[0].frames.clone(), agents[0].net.theta.clone(), [[] for _ in agents]
-    for turn in range(turns + 1):
+    for turn in range(turns + first):
         for agent, found in zip(agents, times, strict=True):
             agent.net.theta.copy_(start)
             agent.frames.copy_(frames)  # new ones, as far as anybody can tell
-            took = seconds(agent.update, threads)
-            if turn:  # the first one allocates
+            took = seconds(agent.update, threads, device)
+            if turn >= first:
                 found.append(took)
     count = operations(agents[0])
     env.close()
@@ -97,14 +108,18 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--products", action="store_true", help="also time an update's products alone")
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     args = parser.parse_args()
+    if args.products and args.device.type != "cpu":
+        parser.error("--products is for the CPU")
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
     print("| task | minibatch | torch, ms | float32, ms | ratio | GFlop/s | bf16, ms | ratio | GFlop/s |")
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for task in args.tasks:
         for minibatch in args.minibatches:
-            (theirs, *ours), count = compared(task, minibatch, args.turns, args.threads, args.products)
+            given = args.turns, args.threads, args.products, args.device
+            (theirs, *ours), count = compared(task, minibatch, *given)
             kinds = {task: ours[: len(ours) // (1 + args.products)]}
             kinds |= {f"{task}, products alone": ours[len(ours) // 2 :]} if args.products else {}
             for name, times in kinds.items():

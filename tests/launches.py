@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_mjenvs.compiler import launch
+from torch_mjenvs.compiler.matrices import on_gpu
 
 
 class Launches(TorchDispatchMode):
@@ -92,12 +93,15 @@ def record_graphs(monkeypatch: pytest.MonkeyPatch) -> list:
     }  # fmt: skip
     for name, stand_in in patches.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    run = launch.Launch.__call__
 
-    def launched(self: launch.Launch, times: int = 1) -> None:
-        run(self, times)
-        if recording:
-            recording[-1].launched(run, self, times)
+    def recorded(run: Callable[..., None]) -> Callable[..., None]:
+        def launched(self: launch.Launch | on_gpu.Launch, times: int = 1) -> None:
+            run(self, times)
+            if recording:
+                recording[-1].launched(run, self, times)
 
-    monkeypatch.setattr(launch.Launch, "__call__", launched)
+        return launched
+
+    for kind in (launch.Launch, on_gpu.Launch):
+        monkeypatch.setattr(kind, "__call__", recorded(kind.__call__))
     return seen

@@ -1,12 +1,16 @@
 """Runs PTX on the CPU, thread by thread, to the bit as NVIDIA's manual of PTX defines it.
 
+The threads of a block run one after the other to where they wait for each other: to `bar.sync`, or to a shuffle with
+the other threads of the warp.
+
 It knows the part of PTX that `compiler.cuda` makes, and refuses the rest. Each instruction becomes a line or two of
 LLVM IR for this machine, which run unoptimised over raw addresses: what is under test is the text, not how it was made.
 
 Memory is checked as on a device: an access that is misaligned, outside the given buffers, or a store into a constant
-table is an error that names the instruction. What nobody wrote (registers, local memory) is all ones, which as a float
-is NaN. As on NVIDIA's chips, float32 arithmetic that gives NaN gives 0x7fffffff; NaNs of float64 have whatever bits
-this machine gives them.
+table is an error that names the instruction. So is, where threads wait for each other, an access to a number that
+another thread may write at that time, or another block. What nobody wrote (registers, local and shared memory) is all
+ones, which as a float is NaN. As on NVIDIA's chips, float32 arithmetic that gives NaN gives 0x7fffffff; NaNs of float64
+have whatever bits this machine gives them.
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 import torch
+from ptx_ir import FLOATS, PRELUDE, WARP_OF
 
 from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.compiler.llvm import NVIDIA
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
-FLOATS = {"f32": ("float", "i32"), "f64": ("double", "i64")}
 WARP = 32
 
 
@@ -97,13 +101,23 @@ def _meanings() -> dict[str, Meaning]:
         for kind in "su":
             for name, op in (("add", "add"), ("sub", "sub"), ("mul.lo", "mul")):
                 put(f"{name}.{kind}{w}", f"{T} {T}", T, f"{op} {T} {{0}}, {{1}}")
+            for name in ("min", "max"):
+                put(f"{name}.{kind}{w}", f"{T} {T}", T, f"call {T} @llvm.{kind}{name}.{T}({T} {{0}}, {T} {{1}})")
             put(f"mad.lo.{kind}{w}", f"{T} {T} {T}", T, f"call {T} @mad{w}({T} {{0}}, {T} {{1}}, {T} {{2}})")
         put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
         put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
+    for kind in "su":
+        for name, op in (("add", "add"), ("sub", "sub"), ("mul.lo", "mul")):
+            put(f"{name}.{kind}16", "i16 i16", "i16", f"{op} i16 {{0}}, {{1}}")
+    put("shl.b16", "i16 i32", "i16", "call i16 @shl16(i16 {0}, i32 {1})")
+    put("cvt.u16.u32", "i32", "i16", "trunc i32 {0} to i16")
+    for w in (32, 64):
+        put(f"cvt.u{w}.u16", "i16", f"i{w}", f"zext i16 {{0}} to i{w}")
     put("bfe.u32", "i32 i32 i32", "i32", "call i32 @field(i32 {0}, i32 {1}, i32 {2})")
     put("shf.l.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshl.i32(i32 {1}, i32 {0}, i32 {2})")
     put("shf.r.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshr.i32(i32 {1}, i32 {0}, i32 {2})")
-    put("mul.hi.u32", "i32 i32", "i32", "call i32 @high(i32 {0}, i32 {1})")
+    for w in (32, 64):
+        put(f"mul.hi.u{w}", f"i{w} i{w}", f"i{w}", f"call i{w} @high{w}(i{w} {{0}}, i{w} {{1}})")
     for kind in "su":
         put(f"mul.wide.{kind}32", "i32 i32", "i64", f"call i64 @wide.{kind}(i32 {{0}}, i32 {{1}})")
         put(f"cvt.{kind}64.{kind}32", "i32", "i64", f"{kind}ext i32 {{0}} to i64".replace("uext", "zext"))
@@ -130,199 +144,29 @@ def _meanings() -> dict[str, Meaning]:
 
 MEANINGS = _meanings()
 
-# Shifts by the width or more leave nothing. Of two numbers one of which is NaN, min and max give the other; for them
-# -0 is less than +0. A float beyond the integers becomes the nearest one; NaN becomes 0, but the least from float64.
-_FLOAT_HELPERS = """
-define internal {F} @min.{t}({F} %a, {F} %b) {{
-  %less = fcmp olt {F} %a, %b
-  %lone = fcmp uno {F} %b, %b
-  %first = or i1 %less, %lone
-  %chosen = select i1 %first, {F} %a, {F} %b
-  %x = bitcast {F} %a to {T}
-  %y = bitcast {F} %b to {T}
-  %either = or {T} %x, %y
-  %alike = bitcast {T} %either to {F}
-  %same = fcmp oeq {F} %a, %b
-  %out = select i1 %same, {F} %alike, {F} %chosen
-  ret {F} %out
-}}
-define internal {F} @max.{t}({F} %a, {F} %b) {{
-  %more = fcmp ogt {F} %a, %b
-  %lone = fcmp uno {F} %b, %b
-  %first = or i1 %more, %lone
-  %chosen = select i1 %first, {F} %a, {F} %b
-  %x = bitcast {F} %a to {T}
-  %y = bitcast {F} %b to {T}
-  %both = and {T} %x, %y
-  %alike = bitcast {T} %both to {F}
-  %same = fcmp oeq {F} %a, %b
-  %out = select i1 %same, {F} %alike, {F} %chosen
-  ret {F} %out
-}}
-define internal i32 @truncated.{t}({F} %x) {{
-  %number = call i32 @llvm.fptosi.sat.i32.{t}({F} %x)
-  %lone = fcmp uno {F} %x, %x
-  %out = select i1 %lone, i32 {nan}, i32 %number
-  ret i32 %out
-}}
-"""
-_HELPERS = """
-define internal i64 @shl64(i64 %x, i32 %n) {
-  %wide = zext i32 %n to i64
-  %some = icmp ult i32 %n, 64
-  %by = select i1 %some, i64 %wide, i64 0
-  %moved = shl i64 %x, %by
-  %out = select i1 %some, i64 %moved, i64 0
-  ret i64 %out
-}
-define internal i64 @shr64(i64 %x, i32 %n) {
-  %wide = zext i32 %n to i64
-  %some = icmp ult i32 %n, 64
-  %by = select i1 %some, i64 %wide, i64 0
-  %moved = lshr i64 %x, %by
-  %out = select i1 %some, i64 %moved, i64 0
-  ret i64 %out
-}
-define internal i32 @shl32(i32 %x, i32 %n) {
-  %wide = zext i32 %x to i64
-  %moved = call i64 @shl64(i64 %wide, i32 %n)
-  %out = trunc i64 %moved to i32
-  ret i32 %out
-}
-define internal i32 @field(i32 %x, i32 %at, i32 %n) {
-  %first = and i32 %at, 255
-  %many = and i32 %n, 255
-  %low = call i32 @shr32(i32 %x, i32 %first)
-  %above = call i32 @shl32(i32 -1, i32 %many)
-  %mask = xor i32 %above, -1
-  %out = and i32 %low, %mask
-  ret i32 %out
-}
-define internal i32 @shr32(i32 %x, i32 %n) {
-  %wide = zext i32 %x to i64
-  %moved = call i64 @shr64(i64 %wide, i32 %n)
-  %out = trunc i64 %moved to i32
-  ret i32 %out
-}
-define internal i32 @mad32(i32 %a, i32 %b, i32 %c) {
-  %ab = mul i32 %a, %b
-  %out = add i32 %ab, %c
-  ret i32 %out
-}
-define internal i64 @mad64(i64 %a, i64 %b, i64 %c) {
-  %ab = mul i64 %a, %b
-  %out = add i64 %ab, %c
-  ret i64 %out
-}
-define internal i64 @wide.u(i32 %a, i32 %b) {
-  %x = zext i32 %a to i64
-  %y = zext i32 %b to i64
-  %xy = mul i64 %x, %y
-  ret i64 %xy
-}
-define internal i64 @wide.s(i32 %a, i32 %b) {
-  %x = sext i32 %a to i64
-  %y = sext i32 %b to i64
-  %xy = mul i64 %x, %y
-  ret i64 %xy
-}
-define internal i32 @upper(i64 %x) {
-  %up = lshr i64 %x, 32
-  %out = trunc i64 %up to i32
-  ret i32 %out
-}
-define internal i32 @high(i32 %a, i32 %b) {
-  %xy = call i64 @wide.u(i32 %a, i32 %b)
-  %out = call i32 @upper(i64 %xy)
-  ret i32 %out
-}
-define internal i32 @clean(float %x) {
-  %bits = bitcast float %x to i32
-  %lone = fcmp uno float %x, %x
-  %out = select i1 %lone, i32 2147483647, i32 %bits
-  ret i32 %out
-}
-; Where to load or store: the address itself if it lies in one of the places that the kind of access may touch; if not,
-; the fault is noted and the access goes nowhere. %job is a Job.
-define internal ptr @place(ptr %job, i64 %address, i64 %size, i32 %kind, i64 %line) {
-entry:
-  %lastp = getelementptr i64, ptr %job, i32 %kind
-  %last = load i64, ptr %lastp
-  %ranges.p = getelementptr i64, ptr %job, i32 3
-  %ranges = load ptr, ptr %ranges.p
-  %local = icmp eq i32 %kind, 0
-  %from = select i1 %local, i64 0, i64 1
-  %end = add i64 %address, %size
-  %mask = sub i64 %size, 1
-  %rest = and i64 %address, %mask
-  %odd = icmp ne i64 %rest, 0
-  br i1 %odd, label %fault, label %head
-head:
-  %k = phi i64 [ %from, %entry ], [ %next, %step ]
-  %left = icmp slt i64 %k, %last
-  br i1 %left, label %step, label %fault
-step:
-  %next = add i64 %k, 1
-  %at = mul i64 %k, 2
-  %low.p = getelementptr i64, ptr %ranges, i64 %at
-  %high.p = getelementptr i64, ptr %low.p, i64 1
-  %low = load i64, ptr %low.p
-  %high = load i64, ptr %high.p
-  %above = icmp uge i64 %address, %low
-  %below = icmp ule i64 %end, %high
-  %in = and i1 %above, %below
-  br i1 %in, label %found, label %head
-found:
-  %good = inttoptr i64 %address to ptr
-  ret ptr %good
-fault:
-  %line.p = getelementptr i64, ptr %job, i32 4
-  %address.p = getelementptr i64, ptr %job, i32 5
-  store i64 %line, ptr %line.p
-  store i64 %address, ptr %address.p
-  %nowhere = getelementptr i64, ptr %job, i32 6
-  ret ptr %nowhere
-}
-; A thread has come to a block.
-define internal void @visit(ptr %job, i32 %block) {
-  %count.p = getelementptr i64, ptr %job, i32 7
-  %room.p = getelementptr i64, ptr %job, i32 8
-  %list.p = getelementptr i64, ptr %job, i32 9
-  %count = load i64, ptr %count.p
-  %room = load i64, ptr %room.p
-  %list = load ptr, ptr %list.p
-  %more = add i64 %count, 1
-  store i64 %more, ptr %count.p
-  %fits = icmp slt i64 %count, %room
-  br i1 %fits, label %note, label %full
-note:
-  %at = getelementptr i32, ptr %list, i64 %count
-  store i32 %block, ptr %at
-  br label %full
-full:
-  ret void
-}
-"""
-_PRELUDE = _HELPERS + "".join(
-    _FLOAT_HELPERS.format(t=t, F=F, T=T, nan=nan)
-    for (t, (F, T)), nan in zip(FLOATS.items(), (0, -(2**31)), strict=True)
-)
-
-
 class Job(ctypes.Structure):
-    """What a run works with, as `@place`, `@visit` and the code see it: all 64 bits."""
+    """What a run works with, as `@place`, `@visit`, `@warp` and the code see it: all 64 bits."""
 
     _fields_ = [
-        ("last", ctypes.c_int64 * 3),  # where the ranges end that a local access, a load, a store may touch
-        ("ranges", ctypes.c_void_p),  # first and last + 1 address: local memory, buffers, tables
+        ("last", ctypes.c_int64 * 4),  # where the ranges end of a local access, a shared one, a load, a store
+        ("ranges", ctypes.c_void_p),  # first and last + 1 address: local memory, shared memory, buffers, tables
         ("fault_line", ctypes.c_int64),
         ("fault_address", ctypes.c_int64),
-        ("nowhere", ctypes.c_int64),
+        ("nowhere", ctypes.c_int64 * 2),
         ("visits", ctypes.c_int64),
         ("room", ctypes.c_int64),
         ("visited", ctypes.c_void_p),
         ("depot", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p),
+        ("shadows", ctypes.c_void_p),  # of each range, for each word the stamps of who last wrote and read; or null
+        ("stamp", ctypes.c_int64),
+        ("mail", ctypes.c_int64),  # what a thread gives to a shuffle, and what it gets
+        ("raced_with", ctypes.c_int64),
+        ("time", ctypes.c_int64),  # stamps without the thread
+        ("registers", ctypes.c_void_p),  # of all threads, and their local memory
+        ("depots", ctypes.c_void_p),
+        ("thread", ctypes.c_int64),
     ]
 
 
@@ -338,7 +182,7 @@ class Statement:
     def registers(self) -> tuple[list[str], list[str]]:
         """Those written and those read."""
         found = [_REGISTER.findall(operand) for operand in self.operands]
-        written = [] if not found or self.name.startswith(("st.", "bra")) else found.pop(0)
+        written = [] if not found or self.name.startswith(("st.", "bra", "bar.")) else found.pop(0)
         return written, [r for operand in found for r in operand] + ([self.guard.lstrip("!")] if self.guard else [])
 
 
@@ -348,6 +192,11 @@ class Block:
     statements: list[Statement]
     successors: list[int]  # numbers of blocks; where it is left, the number of blocks
 
+    @property
+    def waits(self) -> bool:
+        """Whether threads wait for each other at its end."""
+        return bool(self.statements) and self.statements[-1].name in (_SHUFFLE, _WAIT)
+
 
 class PTXError(Exception):
     """What the interpreter does not know, or what a device would refuse to do."""
@@ -356,11 +205,14 @@ class PTXError(Exception):
 _DECLARATIONS = re.compile(r"\.(version|target|address_size|maxntid|maxnreg)\b|[{})]$|\.visible \.entry kernel\($")
 _PARAMETER = re.compile(r"\.param \.u64 (?:\.ptr \.global \.align \d+ )?kernel_param_(\d+),?$")
 _REGISTERS = re.compile(r"\.reg \.(pred|b16|b32|b64) +%(\w+)(?:<\d+>)?;$")
+_SHARED = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];$")
 _DEPOT = re.compile(r"\.local \.align (\d+) \.b8 +__local_depot0\[(\d+)\];$")
 _TABLE = re.compile(r"\.global \.align (\d+) \.b8 (\w+)\[(\d+)\](?: = \{([\d, ]+)\})?;$")
 _STATEMENT = re.compile(r"(?:@(!?%\w+) +)?([a-z][\w.]*)(?:\s+(.*))?;$")
 _UPPER = re.compile(r"\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%\w+)\}, (%\w+); \}$")  # LLVM's way to take the upper half
 _REGISTER = re.compile(r"%[A-Za-z]\w*(?!\w*\.)")  # %tid.x is none
+_OPERAND = re.compile(r"\{[^}]*\}|[^,\s][^,]*")
+_SHUFFLE, _WAIT = "shfl.sync.bfly.b32", "bar.sync"
 _ADDRESS = re.compile(r"\[([%\w]+)(?:\+(-?\d+))?\]$")
 
 
@@ -371,6 +223,7 @@ class Program:
         self.kinds: dict[str, str] = {}  # of registers, by their stem
         self.parameters = 0
         self.depot = 0
+        self.shared = ""  # the name of a block's memory, whose size a launch says
         self.tables: dict[str, np.ndarray] = {}
         self.blocks: list[Block] = []
         targets: list[list[str | None]] = []  # of each block: labels, None for the block below
@@ -390,6 +243,8 @@ class Program:
                 self.parameters += 1
             elif match := _REGISTERS.match(text):
                 self.kinds[match[2]] = match[1]
+            elif match := _SHARED.match(text):
+                self.shared = match[2]
             elif match := _DEPOT.match(text):
                 self.depot = int(match[2])
             elif match := _TABLE.match(text):
@@ -407,13 +262,15 @@ class Program:
                     open_block("")
                     opened = True
                 guard, name, rest = match.groups()
-                operands = re.split(r",\s*", rest) if rest else []
+                operands = _OPERAND.findall(rest) if rest else []
                 self.blocks[-1].statements.append(Statement(number, name, operands, guard))
                 if name in ("bra", "bra.uni"):
                     targets[-1].append(operands[0])
                     if guard is not None:
                         targets[-1].append(None)
-                if name in ("bra", "bra.uni", "ret"):
+                if name in (_SHUFFLE, _WAIT):
+                    targets[-1].append(None)
+                if name in ("bra", "bra.uni", "ret", _SHUFFLE, _WAIT):
                     opened = False
             else:
                 raise PTXError(f"line {number}: {text!r} is not known")
@@ -470,11 +327,14 @@ class Machine:
         helpers = "".join(
             MEANINGS[name].helper(name) for name in sorted(used & MEANINGS.keys()) if MEANINGS[name].on_floats
         )
-        functions = f"{_PRELUDE}{helpers}{thread}".replace(") {\n", ") nounwind {\n")
+        words = max(1, -(-self.program.depot // 8))
+        warp = WARP_OF.format(registers=max(1, self.registers), depot=words, depot_bytes=self.program.depot)
+        functions = f"{PRELUDE}{helpers}{thread}{warp}".replace(") {\n", ") nounwind {\n")
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{functions}')
         code = loader.machine(host.triple, host.cpu, host.features, opt=0).emit_object(module)
-        self._loaded = loader.Loaded(code, ["thread"], host.triple)
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(self._loaded.addresses[0])
+        self._loaded = loader.Loaded(code, ["warp"], host.triple)
+        types = ctypes.c_void_p, *[ctypes.c_int32] * 4, ctypes.c_void_p
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._loaded.addresses[0])
 
     # -- from PTX to IR -----------------------------------------------------------------------------------------------
     def _put(self, line: str) -> None:
@@ -489,15 +349,30 @@ class Machine:
         program = self.program
         self._local = self._block_local()
         everywhere = {r for block in program.blocks for s in block.statements for part in s.registers() for r in part}
-        for r in sorted(everywhere - self._local):
+        self.stops = {k: b.statements[-1] for k, b in enumerate(program.blocks) if b.waits}
+        self.registers = len(everywhere - self._local)
+        for k, r in enumerate(sorted(everywhere - self._local)):
             width = WIDTHS[program.kind(r)]
-            self._put(f"%s.{r[1:]} = alloca i{width}")
-            self._put(f"store i{width} -1, ptr %s.{r[1:]}")
-        for name, place in (("parameters", 11), ("depot.p", 10)):
+            if self.stops:  # they outlast a call
+                self._put(f"%s.{r[1:]} = getelementptr i64, ptr %registers, i64 {k}")
+            else:
+                self._put(f"%s.{r[1:]} = alloca i{width}")
+                self._put(f"store i{width} -1, ptr %s.{r[1:]}")
+        for name, place in (("parameters", 13), ("depot.p", 12), ("shared.p", 14)):
             self._put(f"%{name}.at = getelementptr i64, ptr %job, i32 {place}")
             self._put(f"%{name} = load ptr, ptr %{name}.at")
         self._put("%depot = ptrtoint ptr %depot.p to i64")
-        self._put("br label %b0")
+        self._put("%shared = ptrtoint ptr %shared.p to i64")
+        self._put("%mail = getelementptr i64, ptr %job, i32 17")
+        after = " ".join(f"i32 {k + 1}, label %a{k}" for k in self.stops)
+        self._put(f"switch i32 %resume, label %b0 [ {after} ]")
+        for k, s in self.stops.items():  # where a thread goes on
+            self._lines.append(f"a{k}:")
+            if s.name == _SHUFFLE:
+                wide = self._assign("load i64, ptr %mail")
+                self._values = {}
+                self._write(s.operands[0], self._assign(f"trunc i64 {wide} to i32"), 32)
+            self._put(f"br label %b{k + 1}")
         for k, block in enumerate(program.blocks):
             self._lines.append(f"b{k}:")
             self._values: dict[str, str] = {}
@@ -509,10 +384,12 @@ class Machine:
                 except (PTXError, KeyError, IndexError, ValueError) as error:
                     text = self.source[s.line - 1].strip()
                     raise PTXError(f"line {s.line}: {text!r} is not known ({error})") from error
-            if not block.statements or block.statements[-1].name not in ("bra", "bra.uni", "ret"):
+            if k in self.stops:
+                self._put(f"ret i32 {k + 1}")
+            elif not block.statements or block.statements[-1].name not in ("bra", "bra.uni", "ret"):
                 self._put(f"br label %b{block.successors[0]}")
-        end = f"b{len(program.blocks)}:\n  ret void\n}}"
-        head = "define void @thread(ptr %job, i32 %tid, i32 %ctaid) {\nentry:"
+        end = f"b{len(program.blocks)}:\n  ret i32 0\n}}"
+        head = "define internal i32 @thread(ptr %job, i32 %tid, i32 %ctaid, ptr %registers, i32 %resume) {\nentry:"
         return "\n".join([head, *self._lines, end])
 
     def _block_local(self) -> set[str]:
@@ -547,6 +424,8 @@ class Machine:
             return str(int(operand[2:], 16))
         if operand == "__local_depot0":
             return "%depot"
+        if operand == self.program.shared:
+            return "%shared"
         if operand in self.program.tables:
             return str(self.program.tables[operand].ctypes.data)
         return str(int(operand))
@@ -564,7 +443,14 @@ class Machine:
         if s.guard and s.name != "bra":
             raise PTXError("only a branch may have a predicate")
         if s.name == "ret":
-            self._put("ret void")
+            self._put("ret i32 0")
+        elif s.name == _WAIT:
+            if s.operands != ["0"]:
+                raise PTXError("no such barrier")
+        elif s.name == _SHUFFLE:
+            if s.operands[3:] != ["31", "-1"] or int(s.operands[2]) not in (1, 2, 4, 8, 16):
+                raise PTXError("no such shuffle")
+            self._put(f"store i64 {self._assign(f'zext i32 {self._read(s.operands[1], 32)} to i64')}, ptr %mail")
         elif s.name in ("bra", "bra.uni"):
             if s.guard:
                 test = self._read(s.guard.lstrip("!"), 1)
@@ -591,11 +477,11 @@ class Machine:
 
     def _access(self, s: Statement) -> None:
         match = re.fullmatch(
-            r"(ld\.param|ld\.global\.nc|ld\.global|ld\.local|st\.global|st\.local)\.([bsu])(\d+)", s.name
+            r"(ld\.param|ld\.global\.nc|(?:ld|st)\.(?:global|local|shared))(?:\.v([24]))?\.([bsu])(\d+)", s.name
         )
         if not match:
             raise PTXError("no such access")
-        what, signed, width = match[1], match[2] == "s", int(match[3])
+        what, many, signed, width = match[1], int(match[2] or 1), match[3] == "s", int(match[4])
         place, x = s.operands if what.startswith("st") else s.operands[::-1]
         found = _ADDRESS.match(place)
         if not found:
@@ -608,19 +494,26 @@ class Machine:
             self._write(x, self._assign(f"load i64, ptr {at}"), 64)
             return
         address = self._assign(f"add i64 {self._read(found[1], 64)}, {found[2] or 0}")
-        kind = 0 if what.endswith("local") else 2 if what.startswith("st") else 1
-        at = self._assign(f"call ptr @place(ptr %job, i64 {address}, i64 {width // 8}, i32 {kind}, i64 {s.line})")
-        held = WIDTHS[self.program.kind(x)] if x.startswith("%") else width  # a register may be wider
-        if what.startswith("st"):
-            value = self._read(x, held)
-            if held != width:
-                value = self._assign(f"trunc i{held} {value} to i{width}")
-            self._put(f"store i{width} {value}, ptr {at}, align 1")
-        else:
-            value = self._assign(f"load i{width}, ptr {at}, align 1")
-            if held != width:
-                value = self._assign(f"{'sext' if signed else 'zext'} i{width} {value} to i{held}")
-            self._write(x, value, held)
+        kind = {"local": 0, "shared": 1}.get(what.split(".")[1], 3 if what.startswith("st") else 2)
+        store = "true" if what.startswith("st") else "false"
+        what_for = f"i64 {many * width // 8}, i32 {kind}, i1 {store}, i64 {s.line}"
+        start = self._assign(f"call ptr @place(ptr %job, i64 {address}, {what_for})")
+        names = re.findall(r"[^\s,{}]+", x)
+        if len(names) != many:
+            raise PTXError(f"{len(names)} numbers in place of {many}")
+        for k, name in enumerate(names):
+            at = start if k == 0 else self._assign(f"getelementptr i{width}, ptr {start}, i32 {k}")
+            held = WIDTHS[self.program.kind(name)] if name.startswith("%") else width  # a register may be wider
+            if what.startswith("st"):
+                value = self._read(name, held)
+                if held != width:
+                    value = self._assign(f"trunc i{held} {value} to i{width}")
+                self._put(f"store i{width} {value}, ptr {at}, align 1")
+            else:
+                value = self._assign(f"load i{width}, ptr {at}, align 1")
+                if held != width:
+                    value = self._assign(f"{'sext' if signed else 'zext'} i{width} {value} to i{held}")
+                self._write(name, value, held)
 
     # -- running ------------------------------------------------------------------------------------------------------
     def run(
@@ -630,8 +523,10 @@ class Machine:
         threads: int,
         memory: Sequence[tuple[int, int]] | None = None,
         room: int = 1 << 24,
+        shared: int = 0,
     ) -> list[np.ndarray]:
-        """Run a grid. `memory` are the (address, bytes) that may be touched; None: anything.
+        """Run a grid, whose blocks have so many bytes of shared memory. `memory` are the (address, bytes) that may be
+        touched; None: anything.
 
         With `trace`, the numbers of the blocks that each thread came to, at most `room` altogether. Raises PTXError for
         an access that a device would refuse.
@@ -639,36 +534,72 @@ class Machine:
         program = self.program
         if len(parameters) != program.parameters:
             raise PTXError(f"{len(parameters)} parameters for {program.parameters}")
-        depot = np.empty(max(1, -(-program.depot // 8)), np.int64)
+        depots = np.empty((threads, max(1, -(-program.depot // 8))), np.int64)
+        own = np.empty(max(2, -(-shared // 8)), np.int64)  # of a block
         tables = [(x.ctypes.data, x.nbytes) for x in program.tables.values()]
         given = [(0, 2**63 - 1)] if memory is None else list(memory)
-        ranges = [(depot.ctypes.data, program.depot), *given, *tables]
+        ranges = [(0, 0), (own.ctypes.data, shared), *given, *tables]
         bounds = np.array([(a, a + size) for a, size in ranges], np.int64)
+        watched = self.stops and memory is not None
+        shadows = [np.zeros((size // 4 + 1, 2), np.int64) for _, size in ranges] if watched else []
+        places = np.array([x.ctypes.data for x in shadows], np.uint64)
         values = np.array(parameters, np.uint64)
         visited = np.empty(room if self.trace else 0, np.int32)
         job = Job(
-            last=(1, len(ranges), 1 + len(given)), ranges=bounds.ctypes.data, room=len(visited),
-            visited=visited.ctypes.data, depot=depot.ctypes.data, parameters=values.ctypes.data,
+            last=(1, 2, len(ranges), 2 + len(given)), ranges=bounds.ctypes.data, room=len(visited),
+            visited=visited.ctypes.data, parameters=values.ctypes.data, shared=own.ctypes.data,
+            shadows=places.ctypes.data if watched else None,
         )  # fmt: skip
-        place, ways = ctypes.addressof(job), []
+        registers = np.empty((threads, max(1, self.registers)), np.int64)
+        job.registers, job.depots = registers.ctypes.data, depots.ctypes.data
+        ways: list[list[np.ndarray]] = []
         for block in range(blocks):
-            for thread in range(threads):
-                depot.fill(-1)
-                start = job.visits
-                self._call(place, thread, block)
-                ways.append(visited[start : job.visits])
-                if job.fault_line:
-                    text = self.source[job.fault_line - 1].strip()
-                    raise PTXError(f"thread {thread} of block {block}: {text!r} at {job.fault_address:#x}")
+            ways += [[] for _ in range(threads)]
+            for x in (depots, own, registers):
+                x.fill(-1)
+            if shadows:
+                shadows[1].fill(0)
+            waited, at = 0, 0
+            while waited == 0 or at:
+                job.time = (block + 1) << 40 | waited << 16
+                warps = [range(k, min(k + WARP, threads)) for k in range(0, threads, WARP)]
+                stops = {self._warp(job, block, warp, at, visited, ways[block * threads :]) for warp in warps}
+                if len(stops) > 1:
+                    raise PTXError(f"block {block}: not all warps wait at the same barrier")
+                at, waited = stops.pop(), waited + 1
         if job.visits > job.room and self.trace:
             raise PTXError(f"{job.visits} visits of blocks, but room for {job.room}")
-        return ways if self.trace else []
+        return [np.concatenate(way) for way in ways] if self.trace else []
 
     def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> list[np.ndarray]:
         """`run` over the buffers of a kernel as `cuda` launches it; nothing else may be touched."""
         parameters = [*(x.data_ptr() for x in tensors), worlds]
         memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
         return self.run(parameters, -(-worlds // NVIDIA.threads), NVIDIA.threads, memory)
+
+    def _warp(
+        self, job: Job, block: int, lanes: range, at: int, visited: np.ndarray, ways: list[list[np.ndarray]]
+    ) -> int:
+        """Run the threads of a warp to the next barrier, and say which; 0: to their end."""
+        mail = np.zeros(len(lanes), np.int64)
+        some = [range(k, k + 1) for k in lanes] if self.trace else [lanes]
+        while True:
+            stops = set()
+            for threads in some:
+                start, first = job.visits, threads.start
+                given = mail[first - lanes.start :].ctypes.data
+                stops.add(self._call(ctypes.addressof(job), first, len(threads), block, at, given))
+                ways[first].append(visited[start : job.visits])
+                if job.fault_line:
+                    text = self.source[job.fault_line - 1].strip()
+                    other = f", where thread {(job.raced_with & 65535) - 1} is" if job.raced_with else ""
+                    raise PTXError(f"thread {job.thread} of block {block}: {text!r} at {job.fault_address:#x}{other}")
+            at = stops.pop()
+            if stops or at < 0:
+                raise PTXError(f"block {block}: threads of a warp wait at different places")
+            if at == 0 or self.stops[at - 1].name == _WAIT:
+                return at
+            mail = mail[np.arange(len(mail)) ^ int(self.stops[at - 1].operands[2])]
 
 
 # warps

@@ -4,20 +4,18 @@ the real one, and assembled by NVIDIA's assembler. It must give the same bits as
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import json
 import re
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import test_control
 import torch
+from driver import Driver, driver
 from gymnasium.vector import AutoresetMode
 from kernels import DTYPES, Arrays, build, record_list, tensors
 from launches import Launches, record_graphs
@@ -45,6 +43,8 @@ from torch_mjenvs.physics.simulation import Simulation
 
 if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)
+
+__all__ = ["driver"]  # a fixture
 
 pytestmark = pytest.mark.usefixtures("as_for_a_gpu")
 CPU = torch.device("cpu")
@@ -385,134 +385,6 @@ def test_only_what_compute_any_leaves_open_is_read_before_it_is_written(name, mo
 # launching
 
 
-class Driver:
-    """NVIDIA's driver as `cuda` calls it, on CPU memory: modules are PTX, and a launch interprets it.
-
-    `answer` is the status of every call; anything but 0 is an error. Of the launches, the first `short` find too little
-    memory. Up to a carve-out of `narrow` per cent, only one block is resident. The device is an H100.
-    """
-
-    CUfunction_attribute = SimpleNamespace(
-        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT="carveout",
-        CU_FUNC_ATTRIBUTE_NUM_REGS="registers",
-        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES="local",
-    )
-    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
-    CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="size")
-    CUdevice_attribute = SimpleNamespace(
-        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR=65536,
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR=2048,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR=32,
-        CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK=1024,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR=228 * 1024,
-        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=132,
-    )
-
-    def __init__(self) -> None:
-        self.answer, self.context, self.short, self.narrow = 0, 1357, 0, -1
-        self.attributes = {"registers": 77, "local": 88}
-        self.calls: list[tuple] = []
-        self.machines: dict[bytes, Machine] = {}
-        self.entered = 0
-
-    def cuCtxGetCurrent(self) -> tuple:
-        return 0, self.context
-
-    def cuCtxGetDevice(self) -> tuple:
-        return 0, "the device"
-
-    def cuDeviceGetAttribute(self, what: int, device: str) -> tuple:
-        assert device == "the device"
-        return self.answer, what
-
-    def cuCtxSetCurrent(self, context: int) -> tuple:
-        self.entered = context
-        return (self.answer,)
-
-    def cuModuleLoadDataEx(self, image: bytes, count: int, options: list, values: list) -> tuple:
-        assert image.endswith(b"}\n\0") or image.rstrip(b"\0\n ").endswith(b"}")
-        assert image.index(b"\0") == len(image) - 1, "PTX ends with the first zero"
-        given = dict(zip(options, values, strict=True))
-        assert count == 2 and len(given["log"]) == given["size"] and isinstance(given["log"], bytearray)
-        if self.answer:
-            given["log"][:13] = b"ptxas: line 3"
-        return self.answer, image
-
-    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple:
-        assert name == b"kernel"
-        if module not in self.machines:
-            self.machines[module] = Machine(module[:-1].decode())
-        return self.answer, module
-
-    def cuThreadExchangeStreamCaptureMode(self, mode: str) -> tuple:
-        self.calls.append(("mode", mode))
-        return 0, "global"
-
-    def cuCtxPushCurrent(self, context: int) -> tuple:
-        assert context == self.context
-        self.calls.append(("push",))
-        return (0,)
-
-    def cuCtxPopCurrent(self) -> tuple:
-        self.calls.append(("pop",))
-        return 0, self.context
-
-    def cuModuleUnload(self, module: bytes) -> tuple:
-        del self.machines[module]
-        return (self.answer,)
-
-    def cuFuncSetAttribute(self, function: bytes, what: str, value: int) -> tuple:
-        self.calls.append(("set", what, value))
-        return (self.answer,)
-
-    def cuFuncGetAttribute(self, what: str, function: bytes) -> tuple:
-        return self.answer, self.attributes[what]
-
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: bytes, threads: int, shared: int) -> tuple:
-        assert (threads, shared) == (NVIDIA.threads, 0)
-        return self.answer, 1 if self.calls[-1][2] <= self.narrow else 32
-
-    def cuLaunchKernel(
-        self, function: bytes, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
-        parameters: int, extra: int,
-    ) -> tuple:  # fmt: skip
-        assert (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, 0)
-        machine = self.machines[function]
-        count = machine.program.parameters
-        places = (ctypes.c_void_p * count).from_address(parameters)  # void** kernelParams
-        values = [ctypes.c_uint64.from_address(place).value for place in places]
-        if not any(values):
-            assert gx == 1 and f".maxntid {bx}\n" in "\n".join(machine.source)
-            machine.run(values, gx, bx)
-            self.calls.append(("reserve", stream))
-            self.short -= 1
-            return (self.answer or 2 * (self.short >= 0),)
-        assert self.entered == self.context, "in the context that the module was loaded into, whatever the thread"
-        if not self.answer:
-            assert gx * bx >= values[-1] > (gx - 1) * bx, "a thread for each world, and no block for nothing"
-            assert f".maxntid {bx}\n" in "\n".join(machine.source)
-            machine.run(values, gx, bx)
-        self.calls.append(("launch", stream))
-        return (self.answer,)
-
-    def cuGetErrorName(self, status: int) -> tuple:
-        return 0, {700: b"CUDA_ERROR_ILLEGAL_ADDRESS", 218: b"CUDA_ERROR_INVALID_PTX"}.get(status)
-
-    def cuGetErrorString(self, status: int) -> tuple:
-        return 0, {700: b"an illegal memory access was encountered"}.get(status)
-
-
-@pytest.fixture
-def driver(monkeypatch) -> Driver:
-    made = Driver()
-    monkeypatch.setattr(cuda, "_driver", lambda: made)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1234))
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: made.calls.append(("emptied",)))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3_000_000_000, 85_000_000_000))
-    return made
-
-
 def map_program(dtype: str = "float64") -> Program:
     return record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, dtype)
 
@@ -621,8 +493,8 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
 def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypatch, tmp_path):
     """By its IR: a user's task is traced in every process, but lowered in one."""
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
-    made, translate = [], cuda._translate
-    monkeypatch.setattr(cuda, "_translate", lambda ir: made.append(ir) or translate(ir))
+    made, translate = [], cuda.translate
+    monkeypatch.setattr(cuda, "translate", lambda ir: made.append(ir) or translate(ir))
     for _ in range(2):
         cuda_kernel(map_program())
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1

@@ -253,12 +253,32 @@ def test_integers_compare(width):
             np.testing.assert_array_equal(apply(f"setp.{test}.{kind}{width}", a, b), want, err_msg=test + kind)
 
 
+@pytest.mark.parametrize("width", [32, 64])
+def test_the_lesser_and_the_greater(width):
+    a, b = whole_columns(width, 2)
+    for kind, read in (("u", int), ("s", lambda x: signed(x, width))):
+        for name, f in (("min", min), ("max", max)):
+            want = [f(x, y, key=read) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+            np.testing.assert_array_equal(apply(f"{name}.{kind}{width}", a, b), np.array(want, np.uint64))
+
+
 @pytest.mark.parametrize("kind", ["pred", "b16"])
 def test_narrow_integers(kind):
     width = 1 if kind == "pred" else 16
     a, b = whole_columns(16, 2) if width == 16 else (np.array(x, np.uint32) for x in ([0, 0, 1, 1], [0, 1, 0, 1]))
     for op in ("and", "or", "xor"):
         np.testing.assert_array_equal(apply(f"{op}.{kind}", a, b), WHOLE[f"{op}.b"](a, b), err_msg=op)
+    if width == 16:
+        for op in ("add.s", "sub.s", "mul.lo.s"):
+            want = [WHOLE[op](x, y) % (1 << 16) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+            for sign in "su":
+                np.testing.assert_array_equal(apply(f"{op[:-1]}{sign}16", a, b), want, err_msg=op)
+        shifts = b.astype(np.uint32) & 0x1F
+        want = [(x << n) % (1 << 16) for x, n in zip(a.tolist(), shifts.tolist(), strict=True)]
+        np.testing.assert_array_equal(apply("shl.b16", a, shifts), want)
+        for wider in (32, 64):
+            np.testing.assert_array_equal(apply(f"cvt.u{wider}.u16", a), a)
+        np.testing.assert_array_equal(apply("cvt.u16.u32", a.astype(np.uint32) + 0x30000), a)
     np.testing.assert_array_equal(apply(f"not.{kind}", a), ~a & ((1 << width) - 1))
     np.testing.assert_array_equal(apply(f"mov.{kind}", a), a)
 
@@ -269,6 +289,9 @@ def test_products_and_halves():
     wide = np.array([x * y for x, y in pairs], np.uint64)
     np.testing.assert_array_equal(apply("mul.wide.u32", a, b), wide)
     np.testing.assert_array_equal(apply("mul.hi.u32", a, b), wide >> np.uint64(32))
+    both = whole_columns(64, 2)
+    want = [x * y >> 64 for x, y in zip(*(x.tolist() for x in both), strict=True)]
+    np.testing.assert_array_equal(apply("mul.hi.u64", *both), np.array(want, np.uint64))
     want = [signed(x, 32) * signed(y, 32) % (1 << 64) for x, y in pairs]
     np.testing.assert_array_equal(apply("mul.wide.s32", a, b), np.array(want, np.uint64))
     np.testing.assert_array_equal(apply("cvt.u64.u32", a), a)
@@ -353,13 +376,92 @@ def test_a_wrong_access_is_seen(line, fault):
         "div.full.f32 %r1, %r2, %r3;", "sqrt.approx.f32 %r1, %r2;", "add.rn.f32 %r1, %r2;",
         "add.rn.f32 %rd1, %r2, %r3;",
         "add.rn.f64 %rd1, 0f3F800000, %rd2;", "mov.b32 %q1, 0;", "@%p1 mov.b32 %r1, 0;", "mov.u32 %r1, %laneid;",
-        "ld.shared.b32 %r1, [%rd1];", "ld.global.v2.b32 {%r1, %r2}, [%rd1];", "ld.param.b64 %rd1, [kernel_param_1];",
-        "call.uni sin, (%r1);", "bar.sync 0;", ".shared .b8 x[4];", "setp.lt.and.f32 %p1, %r1, %r2, %p2;",
+        "ld.shared.b32 %r1, [some];", "ld.global.v2.b32 {%r1}, [%rd1];", "ld.param.b64 %rd1, [kernel_param_1];",
+        "call.uni sin, (%r1);", "bar.sync 1;", "shfl.sync.bfly.b32 %r1, %r2, 1, 31, 255;",
+        "shfl.sync.down.b32 %r1, %r2, 1, 31, -1;", ".shared .b8 x[4];", "setp.lt.and.f32 %p1, %r1, %r2, %p2;",
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused(line):
     with pytest.raises(PTXError, match="not known"):
         Machine(text(1, line + "\n"))
+
+
+# threads that wait for each other
+
+OWN = ".extern .shared .align 16 .b8 own[];\n"
+PLACES = "mov.b64 %rd1, own;\nmul.wide.u32 %rd2, %r89, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"  # %rd3: a thread's own
+NEXT = "add.s32 %r1, %r89, 1;\nand.b32 %r1, %r1, 63;\nmul.wide.u32 %rd4, %r1, 4;\nadd.s64 %rd5, %rd1, %rd4;\n"
+OUT = "add.s64 %rd6, %rd90, %rd2;\nst.global.b32 [%rd6], %r2;\n"
+MINE = "st.shared.b32 [%rd3], %r89;\n"
+ITS = "ld.shared.b32 %r2, [%rd5];\n"
+
+
+def block(body: str, shared: int = 256, blocks: int = 1) -> np.ndarray:
+    """What 64 threads of each block wrote into 64 numbers."""
+    machine, x = Machine(text(1, PLACES + NEXT + body, OWN)), np.zeros(64, np.int32)
+    machine.run([x.ctypes.data], blocks, 64, [(x.ctypes.data, x.nbytes)], shared=shared)
+    return x
+
+
+def test_threads_of_a_block_wait_for_each_other():
+    """Each reads what the next one wrote; then all write again, and read again."""
+    again = f"add.s32 %r3, %r2, 100;\nst.shared.b32 [%rd3], %r3;\nbar.sync 0;\n{ITS}"
+    found = block(f"{MINE}bar.sync 0;\n{ITS}bar.sync 0;\n{again}{OUT}")
+    np.testing.assert_array_equal(found, (np.arange(64) + 2) % 64 + 100)
+
+
+def test_what_nobody_wrote_into_shared_memory_is_all_ones():
+    np.testing.assert_array_equal(block(f"{ITS}{OUT}"), np.full(64, -1))
+
+
+@pytest.mark.parametrize("distance", [1, 4, 16])
+def test_a_shuffle_gives_what_a_thread_of_the_warp_gave(distance):
+    """From before and after a barrier, and of registers that live across both."""
+    body = f"shfl.sync.bfly.b32 %r3, %r89, {distance}, 31, -1;\nbar.sync 0;\n"
+    body += f"shfl.sync.bfly.b32 %r4, %r3, {distance}, 31, -1;\nshl.b32 %r3, %r3, 8;\nadd.s32 %r2, %r3, %r4;\n"
+    numbers = np.arange(64)
+    np.testing.assert_array_equal(block(body + OUT), (numbers ^ distance) * 256 + numbers)
+
+
+def test_four_numbers_are_one_access():
+    body = "shl.b32 %r3, %r89, 4;\ncvt.u64.u32 %rd7, %r3;\nadd.s64 %rd8, %rd1, %rd7;\nadd.s32 %r4, %r89, 1;\n"
+    body += "st.shared.v4.b32 [%rd8], {%r89, %r4, 5, %r4};\nld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%rd8];\n"
+    body += "mul.lo.s32 %r6, %r6, %r7;\nadd.s32 %r2, %r6, %r5;\n"
+    numbers = np.arange(64)
+    np.testing.assert_array_equal(block(body + OUT, 1024), (numbers + 1) * 5 + numbers)
+    with pytest.raises(PTXError, match=r"thread 63 of block 0: 'ld\.shared\.v4"):
+        block(body + OUT, 1020)
+    with pytest.raises(PTXError, match=r"thread 0 of block 0: 'ld\.shared\.v4"):
+        block(body.replace("[%rd8]", "[%rd8+4]") + OUT, 2048)
+
+
+@pytest.mark.parametrize(
+    ("body", "blocks", "line"),
+    [
+        (f"{MINE}ld.shared.b32 %r2, [%rd1];\n", 1, r"thread 1 of block 0: 'ld\.shared.*where thread 0 is"),  # written
+        (f"{MINE}{ITS}{OUT}", 1, r"thread 1 of block 0: 'st\.shared.*where thread 0 is"),  # read
+        (f"{MINE}bar.sync 0;\nst.shared.b32 [%rd1], 7;\n", 1, r"thread 1 of block 0: 'st\.shared.*thread 0 is"),
+        (f"bar.sync 0;\nmov.b32 %r2, 1;\n{OUT}", 2, r"thread 0 of block 1: 'st\.global.*where thread 0 is"),
+        ("bar.sync 0;\nld.global.b32 %r2, [%rd90];\nbar.sync 0;\nst.global.b32 [%rd90], 7;\n", 1, r"'st\.global"),
+    ],
+)
+def test_a_race_is_seen(body, blocks, line):
+    with pytest.raises(PTXError, match=line):
+        block(f"{body}bar.sync 0;\n", blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("setp.lt.u32 %p1, %r89, 32;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", "not all warps"),
+        ("setp.lt.u32 %p1, %r89, 40;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", "threads of a warp"),
+        ("ld.shared.b32 %r2, [%rd90];\n", r"thread 0 of block 0: 'ld\.shared"),
+        ("ld.global.b32 %r2, [%rd1];\n", r"thread 0 of block 0: 'ld\.global"),
+    ],
+)
+def test_other_faults_of_blocks_are_seen(body, fault):
+    with pytest.raises(PTXError, match=fault):
+        block(body)
 
 
 def test_the_right_number_of_parameters():

@@ -68,6 +68,36 @@ def test_choices_of_extreme_numbers(by_machine_code, monkeypatch, dtype):
     test_cuda.test_choices_of_extreme_numbers(dtype)
 
 
+def in_blocks(body: str, shared: int = 256) -> np.ndarray:
+    """What the 64 threads of a block wrote into 64 numbers: see test_ptx."""
+    x = torch.zeros(64, dtype=torch.int32)
+    ptx = test_ptx.text(2, test_ptx.PLACES + test_ptx.NEXT + body).replace(".maxntid 32", ".maxntid 64")
+    machine = Machine(ptx.replace(test_ptx.HEAD, test_ptx.HEAD.replace(".visible", f"{test_ptx.OWN}.visible")))
+    machine.launch_blocks([x], 0, 1, 64, shared)
+    return x.numpy()
+
+
+def test_threads_wait_for_each_other_and_shuffle():
+    found = in_blocks(f"{test_ptx.MINE}bar.sync 0;\n{test_ptx.ITS}{test_ptx.OUT}")
+    np.testing.assert_array_equal(found, (np.arange(64) + 1) % 64)
+    body = "shfl.sync.bfly.b32 %r2, %r89, 4, 31, -1;\n"
+    np.testing.assert_array_equal(in_blocks(body + test_ptx.OUT), np.arange(64) ^ 4)
+    found = in_blocks(f"{test_ptx.ITS}{test_ptx.OUT}")
+    np.testing.assert_array_equal(found, np.full(64, -1))  # what nobody wrote
+
+
+@pytest.mark.parametrize(
+    ("body", "shared", "fault"),
+    [
+        (f"{test_ptx.MINE}bar.sync 0;\n{test_ptx.ITS}{test_ptx.OUT}", 252, "byte 252 of shared memory"),
+        ("setp.lt.u32 %p1, %r89, 32;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", 256, "some warps wait for others"),
+    ],
+)
+def test_faults_of_blocks_are_seen(body, shared, fault):
+    with pytest.raises(SassError, match=fault):
+        in_blocks(body, shared)
+
+
 # Of `choices`, select(0 <= |x|, 0, |x|) and select(0 <= |x|, |x|, 0): ptxas takes the comparison for true, though it is
 # not where x is NaN. No kernel of ours asks whether an absolute value is at least 0.
 FOLDED = (82, 83)

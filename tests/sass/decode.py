@@ -25,7 +25,7 @@ LANES, SIZE = 32, 16  # threads of a warp; bytes of an instruction
 KINDS = ("register", "uniform", "predicate", "uniform predicate", "number", "constant", "address", "barrier", "target")
 KINDS += ("special",)
 NEGATE, ABSOLUTE, INVERT = 1, 2, 4
-SPECIAL = {"SR_TID.X": 0, "SR_CTAID.X": 1, "SRZ": 2, "PR": 3}
+SPECIAL = {"SR_TID.X": 0, "SR_CTAID.X": 1, "SRZ": 2, "PR": 3, "SR_CgaCtaId": 4}
 ZERO, TRUE = 255, 7  # RZ and URZ; PT and UPT
 
 OPERAND = np.dtype([("kind", "u1"), ("flags", "u1"), ("index", "u2"), ("value", "u4")])
@@ -60,13 +60,17 @@ WHOLE = {
     "I2F.F64": "I2D", "I2F.F64.U32": "I2D", "F2I.TRUNC.NTZ": "F2I", "F2I.F64.TRUNC": "D2I", "HFMA2.MMA": "MOV",
     "BRA": "BRA", "CALL.REL.NOINC": "CALL", "RET.REL.NODEC": "RET", "LOP3.LUT": "LOP3", "PLOP3.LUT": "PLOP3",
     "DSETP.MIN.AND": "DMIN", "DSETP.MAX.AND": "DMAX",
+    "SHF.R.U64": "SHR64", "SHFL.BFLY": "SHFL", "S2UR": "S2R",
+    "BAR.SYNC.DEFER_BLOCKING": "BAR", "WARPSYNC.ALL": "WARPSYNC", "IMAD.WIDE.U32.X": "IMADWIDE",
 }  # fmt: skip
 ALLOWED = {
     "FADD": "FTZ RM RP RZ", "FMUL": "FTZ RM RP RZ", "FFMA": "FTZ RM RP RZ", "DADD": "RM RP RZ", "DMUL": "RM RP RZ",
     "DFMA": "RM RP RZ", "FMNMX": "NAN", "FSEL": "", "FSETP": "FTZ AND OR compare", "DSETP": "AND OR compare",
     "FSET.BF": "AND OR compare", "FCHK": "", "MOV": "", "CS2R": "", "SEL": "", "P2R": "", "R2UR": "", "S2R": "",
-    "IADD3": "X", "VIADD": "", "VIMNMX": "", "VIADDMNMX": "", "LEA": "X", "IMAD": "X", "ISETP": "U32 AND OR EX compare",
+    "IADD3": "X", "VIADD": "", "VIMNMX": "U32", "VIADDMNMX": "U32", "LEA": "X", "IMAD": "X",
+    "ISETP": "U32 AND OR EX compare",
     "LDC": "64", "LDG": "E CONSTANT 64 U8 128", "STG": "E 64 U8 128", "LDL": "LU 64 U8 128", "STL": "64 U8 128",
+    "LDS": "64 U8 128", "STS": "64 U8 128", "PRMT": "",
     "BSSY": "", "BSYNC": "", "BREAK": "", "EXIT": "", "NOP": "",
 }  # fmt: skip
 
@@ -162,7 +166,7 @@ def _name(name: str, text: str) -> tuple[str, int, int, int, int]:
     if name[0] == "U":  # the same, once for the whole warp
         flags, name = UNIFORM, name[1:]
     if name in WHOLE:
-        flags |= UNSIGNED * name.endswith(("U32", "U32.HI")) | CARRY * name.endswith(".X")
+        flags |= UNSIGNED * name.removesuffix(".X").endswith(("U32", "U32.HI")) | CARRY * name.endswith(".X")
         return WHOLE[name], flags, 0, 0, 4
     base = next((x for x in ALLOWED if name == x or name.startswith(f"{x}.")), None)
     if base is None:

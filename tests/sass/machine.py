@@ -54,7 +54,7 @@ class _Launch(ctypes.Structure):
         ("code", ctypes.c_void_p), ("instructions", ctypes.c_uint64), ("stack", ctypes.c_uint32),
         ("threads", ctypes.c_uint32), ("parameters", ctypes.c_void_p), ("parameter_count", ctypes.c_uint64),
         ("bank4", ctypes.c_void_p), ("bank4_count", ctypes.c_uint64), ("ranges", ctypes.c_void_p),
-        ("range_count", ctypes.c_uint64),
+        ("range_count", ctypes.c_uint64), ("shared", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -115,26 +115,36 @@ class Machine:
         self.issued = self.active = self.fewest = 0
         self.visits = np.zeros(len(self.code.instructions), np.uint64)
 
-    def _launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> tuple[_Launch, list]:
-        """The arguments of a launch over a kernel's buffers, and what they point to."""
-        values = np.array([*(x.data_ptr() for x in tensors), worlds], np.uint64)
+    def _launch(
+        self, tensors: Sequence[torch.Tensor], last: int, threads: int = NVIDIA.threads, shared: int = 0
+    ) -> tuple[_Launch, list]:
+        """The arguments of a launch over a kernel's buffers, and what they point to; `last` is the last argument."""
+        values = np.array([*(x.data_ptr() for x in tensors), last], np.uint64)
         ranges = [(x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), 1) for x in tensors]
         ranges.append((self._tables.ctypes.data, self._tables.ctypes.data + len(self._tables), 0))
         bounds = np.array(ranges, np.uint64)
         code = self.code.instructions
         made = _Launch(
-            code.ctypes.data, len(code), self.code.stack, NVIDIA.threads, values.ctypes.data, len(values),
-            self._bank4.ctypes.data, len(self._bank4), bounds.ctypes.data, len(bounds),
+            code.ctypes.data, len(code), self.code.stack, threads, values.ctypes.data, len(values),
+            self._bank4.ctypes.data, len(self._bank4), bounds.ctypes.data, len(bounds), shared,
         )  # fmt: skip
         return made, [values, bounds]
 
     def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
         """Run the kernel over its buffers as `cuda` launches it. Raises SassError for what a device would refuse."""
-        launch, held = self._launch(tensors, worlds)
+        self._run(*self._launch(tensors, worlds), -(-worlds // NVIDIA.threads))
+
+    def launch_blocks(
+        self, tensors: Sequence[torch.Tensor], last: int, blocks: int, threads: int, shared: int
+    ) -> None:
+        """Run so many blocks of so many threads, with so many bytes of shared memory each."""
+        self._run(*self._launch(tensors, last, threads, shared), blocks)
+
+    def _run(self, launch: _Launch, held: list, blocks: int) -> None:
         counts = (ctypes.c_uint64 * 3)()
         where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
         self.visits[:] = 0
-        blocks, visits = -(-worlds // NVIDIA.threads), self.visits.ctypes.data
+        visits = self.visits.ctypes.data
         failed = library().sass_run(
             ctypes.byref(launch), blocks, visits, counts, ctypes.byref(where), message, len(message)
         )

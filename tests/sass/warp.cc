@@ -4,6 +4,7 @@
 #include <cfenv>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 namespace sass {
 namespace {
@@ -67,8 +68,9 @@ struct Rounding {
 
 }  // namespace
 
-Warp::Warp(const Launch& launch, u32 block, u32 first_thread, u32 threads)
-    : launch_(launch), block_(block), first_thread_(first_thread), local_(LANES * static_cast<size_t>(launch.stack), 0xff) {
+Warp::Warp(const Launch& launch, u32 block, u32 first_thread, u32 threads, std::vector<u8>* shared)
+    : launch_(launch), block_(block), first_thread_(first_thread), local_(LANES * static_cast<size_t>(launch.stack), 0xff),
+      shared_(shared) {
   for (auto& row : registers_) row.fill(~0u);  // what nobody wrote is all ones: as a float, NaN
   registers_[ZERO].fill(0);
   uniform_.fill(~0u);
@@ -416,7 +418,9 @@ void Warp::compute(const Instruction& x, u32 threads) {
     }
     case R2UR: return write(x, 0, whole(x, 1, room[0]), threads);
     case S2R: {
-      for (int l = 0; l < LANES; l++) out[l] = x.operands[1].index == 0 ? first_thread_ + l : block_;
+      const int which = x.operands[1].index;  // of what SPECIAL in decode.py names
+      if (which != 0 && which != 1 && which != 4) throw Fault(x.address, "another special register");
+      for (int l = 0; l < LANES; l++) out[l] = which == 0 ? first_thread_ + l : which == 1 ? block_ : 0;
       return write(x, 0, out.data(), threads);
     }
     case IADD3: {
@@ -446,8 +450,9 @@ void Warp::compute(const Instruction& x, u32 threads) {
       const u32 *a = whole(x, 1, room[0]), *b = whole(x, 2, room[1]);
       const u32 *c = adds ? whole(x, 3, room[2]) : b, want_least = truth(x, adds ? 4 : 3);
       for (int l = 0; l < LANES; l++) {
-        auto p = static_cast<int32_t>(adds ? a[l] + b[l] : a[l]), q = static_cast<int32_t>(c[l]);
-        out[l] = want_least >> l & 1 ? std::min(p, q) : std::max(p, q);
+        const u32 turn = is_unsigned ? 0x80000000 : 0;  // as signed numbers in the order of unsigned ones
+        auto p = static_cast<int32_t>((adds ? a[l] + b[l] : a[l]) ^ turn), q = static_cast<int32_t>(c[l] ^ turn);
+        out[l] = static_cast<u32>(want_least >> l & 1 ? std::min(p, q) : std::max(p, q)) ^ turn;
       }
       return write(x, 0, out.data(), threads);
     }
@@ -494,6 +499,32 @@ void Warp::compute(const Instruction& x, u32 threads) {
       }
       return write(x, 0, out.data(), threads);
     }
+    case SHR64: {
+      const u32 *a = whole(x, 1, room[0]), *shift = whole(x, 2, room[1]), *c = whole(x, 3, room[2]);
+      for (int l = 0; l < LANES; l++)
+        out[l] = static_cast<u32>((static_cast<u64>(c[l]) << 32 | a[l]) >> std::min(shift[l], 63u));
+      return write(x, 0, out.data(), threads);
+    }
+    case PRMT: {  // four of eight bytes, or of one the sign only
+      const u32 *a = whole(x, 1, room[0]), *chosen = whole(x, 2, room[1]), *c = whole(x, 3, room[2]);
+      for (int l = 0; l < LANES; l++) {
+        const u64 bytes = static_cast<u64>(c[l]) << 32 | a[l];
+        out[l] = 0;
+        for (int k = 0; k < 4; k++) {
+          const u32 which = chosen[l] >> 4 * k & 15, byte = bytes >> 8 * (which & 7) & 255;
+          out[l] |= (which & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * k;
+        }
+      }
+      return write(x, 0, out.data(), threads);
+    }
+    case SHFL: {  // of the whole warp: what another thread has
+      if (threads != ~0u) throw Fault(x.address, "a shuffle of some threads");
+      const u32 *a = whole(x, 2, room[0]), *distance = whole(x, 3, room[1]);
+      if (x.operands[4].value != 0x1f) throw Fault(x.address, "a shuffle within parts of a warp");
+      for (int l = 0; l < LANES; l++) out[l] = a[(l ^ distance[l]) % LANES];
+      write_truth(x, 0, ~0u, threads);
+      return write(x, 1, out.data(), threads);
+    }
     case LOP3: {
       const int k = x.operands[0].kind == Kind::PREDICATE ? 1 : 0;
       const u32 *a = whole(x, k + 1, room[0]), *b = whole(x, k + 2, room[1]), *c = whole(x, k + 3, room[2]);
@@ -527,14 +558,21 @@ void Warp::compute(const Instruction& x, u32 threads) {
       return static_cast<u32>(static_cast<u64>(a) * b >> 32) + c;
     });
     case IMADWIDE: {
-      const u32 *a = whole(x, 1, room[0]), *b = whole(x, 2, room[1]);
+      const u32 *a = whole(x, first, room[0]), *b = whole(x, first + 1, room[1]);
+      const u32 more = carry ? truth(x, first + 3) : 0;
       std::array<u64, LANES> c, sum;
-      read64(x, 3, c);
-      for (int l = 0; l < LANES; l++)
-        sum[l] = c[l] + (is_unsigned ? static_cast<u64>(a[l]) * b[l]
-                                     : static_cast<u64>(static_cast<int64_t>(static_cast<int32_t>(a[l])) *
-                                                        static_cast<int32_t>(b[l])));
-      return write_wide(x, 0, sum.data(), threads);
+      read64(x, first + 2, c);
+      u32 over = 0;
+      for (int l = 0; l < LANES; l++) {
+        const u64 product = is_unsigned ? static_cast<u64>(a[l]) * b[l]
+                                        : static_cast<u64>(static_cast<int64_t>(static_cast<int32_t>(a[l])) *
+                                                           static_cast<int32_t>(b[l]));
+        sum[l] = c[l] + product + (more >> l & 1);
+        over |= static_cast<u32>(sum[l] < c[l] || (sum[l] == c[l] && product)) << l;
+      }
+      write_wide(x, 0, sum.data(), threads);
+      if (gives_carry) write_truth(x, 1, over, threads);
+      return;
     }
     case LDC: {
       if (x.width == 4) return write(x, 0, whole(x, 1, room[0]), threads);
@@ -559,7 +597,8 @@ u8* Warp::place_of(const Instruction& x, u64 address, bool store) const {
 }
 
 void Warp::memory(const Instruction& x, u32 threads, std::vector<Touched>* touched) {
-  const bool store = x.operation == STG || x.operation == STL, local = x.operation == LDL || x.operation == STL;
+  const bool store = x.operation == STG || x.operation == STL || x.operation == STS;
+  const bool local = x.operation == LDL || x.operation == STL, shared = x.operation == LDS || x.operation == STS;
   const Operand &at = x.operands[store ? 0 : 1], &data = x.operands[store ? 1 : 0];
   const u32 bottom = STACK_TOP - launch_.stack, words = (x.width + 3u) / 4, size = std::min<u32>(x.width, 4);
   const u32 base_register = at.index & 255, of_warp = uniform_[at.index >> 8];
@@ -580,6 +619,11 @@ void Warp::memory(const Instruction& x, u32 threads, std::vector<Touched>* touch
                                    std::to_string(launch_.stack));
       p = &local_[((address - bottom) / 4 * LANES + l) * 4 + address % 4];
       for (u32 k = 0; k < words; k++) touch((address - bottom) / 4 + k, 1u << (l >> 3));
+    } else if (shared) {
+      const u32 address = registers_[base_register][l] + of_warp + at.value;
+      if (!shared_ || address % x.width || address < SHARED || address + x.width > SHARED + shared_->size())
+        throw Fault(x.address, "byte " + std::to_string(static_cast<int64_t>(address) - SHARED) + " of shared memory");
+      p = &(*shared_)[address - SHARED];
     } else {
       const u64 base = registers_[base_register][l] | static_cast<u64>(registers_[base_register + 1][l]) << 32;
       const u64 address = base + static_cast<int64_t>(static_cast<int32_t>(at.value));
@@ -640,6 +684,19 @@ bool Warp::control(const Instruction& x, u32 threads) {
       release();
       current_ = 0;
       return true;
+    case WARPSYNC: {
+      constexpr int ALL = 16;
+      go_on(current_ & ~threads);
+      for (int l = 0; l < LANES; l++)
+        if (threads >> l & 1) waits_[l] = ALL, barriers_[ALL][l] = started_ & ~exited_;
+      release();
+      current_ = 0;
+      return true;
+    }
+    case BAR:
+      if (threads != (started_ & ~exited_)) throw Fault(here, "a barrier of some threads");
+      waiting = true;
+      return false;
     case EXIT:
       go_on(current_ & ~threads);
       exited_ |= threads;
@@ -656,10 +713,10 @@ void Warp::step(const Instruction& x, std::vector<Touched>* touched) {
   issued++;
   active += __builtin_popcount(threads);
   switch (x.operation) {
-    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP:
+    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP: case BAR: case WARPSYNC:
       if (control(x, threads)) return;
       break;
-    case LDG: case STG: case LDL: case STL: memory(x, threads, touched); break;
+    case LDG: case STG: case LDL: case STL: case LDS: case STS: memory(x, threads, touched); break;
     default: if (threads) compute(x, threads);
   }
   for (int l = 0; l < LANES; l++) if (current_ >> l & 1) places_[l] += SIZE;
@@ -681,36 +738,51 @@ const char* sass_operation(int k) {
   return k < static_cast<int>(sizeof names / sizeof *names) ? names[k] : nullptr;
 }
 
-// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, threads that
+// Run a grid of blocks, warp after warp to where it waits for the others of its block. Gives how often warps issued each instruction, how many that were, threads that
 // they were for, and the fewest that it could have been: each instruction as often as the thread that came there most.
 // Returns 0, or 1 with a message and where the fault is.
 int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[3], sass::u32* where,
              char* message, sass::u64 room) {
   using namespace sass;
   try {
-    std::vector<Row> came(launch->instructions);
-    for (u32 block = 0; block < blocks; block++)
-      for (u32 first = 0; first < launch->threads; first += LANES) {
-        Warp warp(*launch, block, first, std::min<u32>(LANES, launch->threads - first));
+    const u32 warps = (launch->threads + LANES - 1) / LANES;
+    std::vector<std::vector<Row>> came(warps, std::vector<Row>(launch->instructions));
+    for (u32 block = 0; block < blocks; block++) {
+      std::vector<u8> shared(launch->shared, 0xff);
+      std::vector<std::unique_ptr<Warp>> all;
+      for (u32 first = 0; first < launch->threads; first += LANES)
+        all.push_back(std::make_unique<Warp>(*launch, block, first, std::min<u32>(LANES, launch->threads - first), &shared));
+      u32 at_barrier = 1;
+      while (at_barrier) {
+        at_barrier = 0;
         try {
-          while (!warp.done()) {
-            const Instruction& x = warp.next();
-            const u32 running = warp.running();
-            Row& here = came[x.address / SIZE];
-            for (int l = 0; l < LANES; l++) here[l] += running >> l & 1;
-            visits[x.address / SIZE]++;
-            warp.step(x);
+          for (u32 k = 0; k < warps; k++) {
+            Warp& warp = *all[k];
+            warp.waiting = false;
+            while (!warp.done() && !warp.waiting) {
+              const Instruction& x = warp.next();
+              const u32 running = warp.running();
+              Row& here = came[k][x.address / SIZE];
+              for (int l = 0; l < LANES; l++) here[l] += running >> l & 1;
+              visits[x.address / SIZE]++;
+              warp.step(x);
+            }
+            at_barrier += warp.waiting;
           }
+          if (at_barrier && at_barrier < warps) throw Fault(0, "some warps wait for others that have ended");
         } catch (const Fault& fault) {
           *where = fault.address;
           std::string text = "block " + std::to_string(block) + ": " + fault.what();
           std::strncpy(message, text.c_str(), room - 1);
           return 1;
         }
-        counts[0] += warp.issued;
-        counts[1] += warp.active;
-        for (Row& each : came) counts[2] += *std::max_element(each.begin(), each.end()), each.fill(0);
       }
+      for (u32 k = 0; k < warps; k++) {
+        counts[0] += all[k]->issued;
+        counts[1] += all[k]->active;
+        for (Row& each : came[k]) counts[2] += *std::max_element(each.begin(), each.end()), each.fill(0);
+      }
+    }
   } catch (const std::exception& error) {
     std::strncpy(message, error.what(), room - 1);
     return 1;

@@ -18,6 +18,7 @@ using u64 = uint64_t;
 constexpr int LANES = 32;
 constexpr u32 SIZE = 16;            // bytes of an instruction
 constexpr u32 STACK_TOP = 1 << 20;  // where in its local memory a thread's stack ends
+constexpr u32 SHARED = 0x400;       // where a block's shared memory begins: the system has what is before it
 constexpr u32 ZERO = 255, TRUE = 7;  // RZ, PT
 
 // Operations, with the unit of a multiprocessor that runs them.
@@ -30,7 +31,8 @@ constexpr u32 ZERO = 255, TRUE = 7;  // RZ, PT
   OP(IADD3, INTEGER) OP(VIADD, INTEGER) OP(VIMNMX, INTEGER) OP(VIADDMNMX, INTEGER) OP(LEA, INTEGER)                   \
   OP(LEAHI, INTEGER) OP(SHL, INTEGER) OP(SHR, INTEGER) OP(SAR, INTEGER) OP(SHL64HI, INTEGER) OP(LOP3, INTEGER)        \
   OP(PLOP3, INTEGER) OP(ISETP, INTEGER) OP(IMAD, FLOAT) OP(IMADHI, FLOAT) OP(IMADWIDE, FLOAT) OP(LDC, CONSTANT)       \
-  OP(LDG, MEMORY) OP(STG, MEMORY) OP(LDL, MEMORY) OP(STL, MEMORY) OP(BRA, BRANCH) OP(BSSY, BRANCH)                    \
+  OP(LDG, MEMORY) OP(STG, MEMORY) OP(LDL, MEMORY) OP(STL, MEMORY) OP(LDS, MEMORY) OP(STS, MEMORY) OP(SHFL, SPECIAL)   \
+  OP(SHR64, INTEGER) OP(PRMT, INTEGER) OP(BAR, BRANCH) OP(WARPSYNC, BRANCH) OP(BRA, BRANCH) OP(BSSY, BRANCH)          \
   OP(BSYNC, BRANCH) OP(BREAK, BRANCH) OP(CALL, BRANCH) OP(RET, BRANCH) OP(EXIT, BRANCH) OP(NOP, BRANCH)
 
 enum Operation : u16 {
@@ -86,6 +88,7 @@ struct Launch {
   u64 bank4_count;
   const Range* ranges;  // all that may be touched in global memory
   u64 range_count;
+  u64 shared;  // bytes of a block
 };
 
 // What a device would refuse, or what this emulator does not know.
@@ -104,8 +107,10 @@ struct Touched {
 
 class Warp {
  public:
-  Warp(const Launch& launch, u32 block, u32 first_thread, u32 threads);
+  // `shared` is the memory of its block.
+  Warp(const Launch& launch, u32 block, u32 first_thread, u32 threads, std::vector<u8>* shared = nullptr);
 
+  bool waiting = false;  // for the other warps of the block
   bool done() const { return !(started_ & ~exited_); }
   // The next instruction: of the threads that run now, or, when these have come to a barrier or to the end, of others.
   const Instruction& next();
@@ -124,9 +129,10 @@ class Warp {
   std::array<u32, 8> predicates_, uniform_predicates_;  // a bit a thread; all bits alike
   Row places_;  // where each thread is
   std::array<int, LANES> waits_;  // at which barrier it waits, -1: at none
-  std::array<Row, 16> barriers_;  // of each thread, with which others it is to meet there
+  std::array<Row, 17> barriers_;  // of each thread, with which others it is to meet there; the last: with all
   u32 started_, exited_ = 0, current_;
   std::vector<u8> local_;
+  std::vector<u8>* shared_;
 
   u32 constant(const Instruction& x, const Operand& o) const;
   bool wide_zero(const Operand& o) const;

@@ -538,7 +538,7 @@ def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="--learner compiled cannot be: this processor has no fused multiply-add"):
         train.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
     assert not list(tmp_path.iterdir())
-    assert "for the CPU" in compiled.why_not(torch.device("cuda"))
+    assert "for CPUs and NVIDIA's GPUs" in compiled.why_not(torch.device("mps"))
 
 
 @pytest.mark.parametrize("worlds", [34, 128])

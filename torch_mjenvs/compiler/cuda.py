@@ -24,7 +24,7 @@ from .program import Buffer, Program, collector_paused
 
 def assembly(program: Program) -> str:
     """The PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
-    return _translate(_lower(program)).decode()
+    return translate(_lower(program)).decode()
 
 
 def _lower(program: Program) -> str:
@@ -32,7 +32,8 @@ def _lower(program: Program) -> str:
         return f'target triple = "{NVIDIA.triple}"\n{render_thread(program, NVIDIA)}'
 
 
-def _translate(ir: str) -> bytes:
+def translate(ir: str) -> bytes:
+    """Make PTX of LLVM IR."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
@@ -44,16 +45,11 @@ def _translate(ir: str) -> bytes:
     return ptx.encode()
 
 
-class Kernel(launch.Kernel):
-    """A program loaded on one GPU.
+class Code:
+    """PTX loaded on one GPU: `function` is its kernel, of which a thread takes `registers` and `local_bytes`."""
 
-    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks a multiprocessor holds at
-    once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
-    kernels of a process: for the largest, and as many threads as the GPU can hold, however many worlds there are.
-    """
-
-    def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
-        super().__init__(name, buffers, dtype, device)
+    def __init__(self, name: str, ptx: bytes, device: torch.device):
+        self.name, self.device = name, device
         cuda = _driver()
         with torch.cuda.device(device):
             torch.zeros((), device=device)  # torch's context is what the module is loaded into
@@ -70,11 +66,6 @@ class Kernel(launch.Kernel):
             self.registers = int(_check(cuda.cuFuncGetAttribute(what.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)))
             local = what.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
             self.local_bytes = int(_check(cuda.cuFuncGetAttribute(local, self.function)))
-            self.blocks = self._share_out()
-            self.reserved_bytes = self._reserve()
-
-    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        return _Run(self, tensors, worlds)
 
     def _load(self, ptx: bytes) -> Any:
         cuda, log = _driver(), bytearray(8192)
@@ -83,10 +74,43 @@ class Kernel(launch.Kernel):
         said = log.partition(b"\0")[0].decode(errors="replace").strip()
         return _check(answer, f"CUDA's driver, given the code of {self.name} for {self.device}, answered", said)
 
-    def _attribute(self, name: str) -> int:
-        cuda = _driver()
-        attribute = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(_check(cuda.cuDeviceGetAttribute(attribute, self._gpu)))
+    def attribute(self, name: str) -> int:
+        """Return what the driver says of the GPU."""
+        return _attribute(self._gpu, name)
+
+    def allow_shared(self, size: int) -> None:
+        """Let blocks have so many bytes of shared memory: more than 48 kB have to be asked for."""
+        most = _driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _check(_driver().cuFuncSetAttribute(self.function, most, size))
+
+    def queue(self, blocks: int, threads: int, arguments: Arguments, shared: int = 0) -> None:
+        """Queue the kernel on torch's current stream, in blocks with so many threads and bytes of shared memory."""
+        cuda, stream = _driver(), torch.cuda.current_stream().cuda_stream
+        _check(cuda.cuCtxSetCurrent(self.context))
+        launched = cuda.cuLaunchKernel(
+            self.function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments.address, 0
+        )
+        _check(launched)
+
+
+class Kernel(launch.Kernel):
+    """A program loaded on one GPU.
+
+    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks a multiprocessor holds at
+    once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
+    kernels of a process: for the largest, and as many threads as the GPU can hold, however many worlds there are.
+    """
+
+    def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
+        super().__init__(name, buffers, dtype, device)
+        self.code = Code(name, ptx, device)
+        self.registers, self.local_bytes = self.code.registers, self.code.local_bytes
+        with torch.cuda.device(device):
+            self.blocks = self._share_out()
+            self.reserved_bytes = self._reserve()
+
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+        return _Run(self, tensors, worlds)
 
     def _share_out(self) -> int:
         """Have as much of a multiprocessor's memory as may be serve as L1, where spilled values live; the number of
@@ -95,7 +119,7 @@ class Kernel(launch.Kernel):
         No shared memory is used, but of it the system takes some for each block: asked for none, the driver leaves
         room for 8 blocks on newer chips, where registers allow up to 32.
         """
-        cuda, get = _driver(), self._attribute
+        cuda, get = _driver(), self.code.attribute
         warps = -(-NVIDIA.threads // 32)
         quarter = get("MAX_REGISTERS_PER_MULTIPROCESSOR") // 4  # each of four schedulers has its own
         most = 4 * (quarter // (-(-32 * self.registers // 256) * 256)) // warps  # registers are given out by 256
@@ -104,8 +128,9 @@ class Kernel(launch.Kernel):
         carveout = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         blocks = 0
         for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
-            _check(cuda.cuFuncSetAttribute(self.function, carveout, percent))
-            blocks = int(_check(cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, NVIDIA.threads, 0)))
+            _check(cuda.cuFuncSetAttribute(self.code.function, carveout, percent))
+            found = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.threads, 0)
+            blocks = int(_check(found))
             if blocks >= most:
                 break
         return blocks
@@ -116,13 +141,14 @@ class Kernel(launch.Kernel):
 
         Raises torch.OutOfMemoryError if there is not enough, even without what torch keeps for later.
         """
-        threads = self._attribute("MAX_THREADS_PER_MULTIPROCESSOR") * self._attribute("MULTIPROCESSOR_COUNT")
+        get = self.code.attribute
+        threads = get("MAX_THREADS_PER_MULTIPROCESSOR") * get("MULTIPROCESSOR_COUNT")
         reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # what a call takes is beside it
-        nothing = _Arguments([0] * (len(self.buffers) + 1))
+        nothing = Arguments([0] * (len(self.buffers) + 1))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
         answer = _retry_without_cache(
-            lambda: launch_kernel(self.function, 1, 1, 1, NVIDIA.threads, 1, 1, 0, stream, nothing.address, 0)
+            lambda: launch_kernel(self.code.function, 1, 1, 1, NVIDIA.threads, 1, 1, 0, stream, nothing.address, 0)
         )
         if int(answer[0]) == OUT_OF_MEMORY:
             free, total = torch.cuda.mem_get_info()
@@ -134,6 +160,19 @@ class Kernel(launch.Kernel):
             )
         _check(answer)
         return reserved
+
+
+def most_shared(device: torch.device) -> int:
+    """Return how many bytes of shared memory a block can have on a GPU."""
+    cuda = _driver()
+    with torch.cuda.device(device):
+        torch.zeros((), device=device)  # makes the context
+        return _attribute(_check(cuda.cuCtxGetDevice()), "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+
+
+def _attribute(gpu: Any, name: str) -> int:
+    attribute = getattr(_driver().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return int(_check(_driver().cuDeviceGetAttribute(attribute, gpu)))
 
 
 def _unload(context: Any, module: Any) -> None:
@@ -151,7 +190,7 @@ def _unload(context: Any, module: Any) -> None:
         cuda.cuThreadExchangeStreamCaptureMode(before)
 
 
-class _Arguments:
+class Arguments:
     """The arguments of a kernel: `address` is that of a list of their places."""
 
     def __init__(self, values: Sequence[int]):
@@ -160,26 +199,30 @@ class _Arguments:
         self._places = (ctypes.c_void_p * len(values))(*[start + size * k for k in range(len(values))])
         self.address = ctypes.addressof(self._places)
 
+    def put(self, k: int, value: int) -> None:
+        """Change argument k, for the launches that follow."""
+        self._values[k] = value
+
 
 class _Run:
     """The kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel, self._blocks = kernel, -(-worlds // NVIDIA.threads)
-        self._arguments = _Arguments([*[x.data_ptr() for x in tensors], worlds])
+        self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
 
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
-        kernel = self._kernel
+        kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
-            _check(self._enter(kernel.context))  # a Python thread in which torch has not used CUDA yet is in none
+            _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA yet is in none
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
                 _check(
                     self._launch(
-                        kernel.function, self._blocks, 1, 1, NVIDIA.threads, 1, 1, 0, stream, self._parameters, 0
+                        code.function, self._blocks, 1, 1, NVIDIA.threads, 1, 1, 0, stream, self._parameters, 0
                     )
                 )
 
@@ -218,12 +261,16 @@ def _check(answer: tuple[Any, ...], what: str = "CUDA's driver answered", more: 
     return results[0] if results else None
 
 
+def toolchain() -> str:
+    """Return all that PTX depends on besides the IR that it is made of."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{version} {NVIDIA} {source.digest_of(translate)}"
+
+
 def back_end(device: torch.device) -> BackEnd:
     """The maker and loader of PTX for this GPU; it is what is kept on disk."""
-    version = ".".join(map(str, llvm.llvm_version_info))
-    toolchain = f"{version} {NVIDIA} {source.digest_of(_translate)}"
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)
 
-    return BackEnd("cuda", device, toolchain, _lower, _translate, load, NVIDIA.unroll_limit)
+    return BackEnd("cuda", device, toolchain(), _lower, translate, load, NVIDIA.unroll_limit)

@@ -1,6 +1,6 @@
 """The steps of layer norm over a tile of frames, forward and backward.
 
-Numbers of a layer are a matrix (units, FRAMES), so a sum over units is one of whole vectors. Units are taken ROWS at a
+Numbers of a layer are a matrix (units, frames), so a sum over units is one of whole vectors. Units are taken ROWS at a
 time. Mean and variance are found one after the other, as the difference of two large sums would lose digits.
 """
 
@@ -15,7 +15,7 @@ from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, sqrt
 from .adam import total
 from .layers import EPS, Norm
-from .tiles import FRAMES, Scratch, zeros
+from .tiles import Scratch, zeros
 
 ROWS = 8  # units that a program takes at a time
 Body = Callable[[dict[str, list[Any]]], dict[str, list[Any]]]
@@ -26,18 +26,18 @@ class LayerNorm:
 
     def __init__(self, norm: Norm, units: int, theta: Matrix, scratch: Scratch):
         self.norm, self.units = norm, units
-        self.x = scratch.matrix(units, FRAMES)  # after `forward` with mean 0 and variance 1, for `backward`
-        self.product = scratch.matrix(units, FRAMES)  # of these with the gradient
-        found = scratch.matrix(4, FRAMES)
+        self.x = scratch.matrix(units, scratch.frames)  # after `forward` with mean 0 and variance 1, for `backward`
+        self.product = scratch.matrix(units, scratch.frames)  # of these with the gradient
+        found = scratch.matrix(4, scratch.frames)
         self.moments, self.sums = found.part(0, 2), found.part(2, 2)  # the latter are for `backward`
         self.gain, self.shift = (self._each(theta, place) for place in (norm.gain, norm.shift))
 
     def _each(self, theta: Matrix, place: int) -> Matrix:
         """Return a parameter of each unit, which counts for all frames."""
-        return replace(theta, rows=self.units, columns=FRAMES, row=1, column=0, offset=theta.offset + place)
+        return replace(theta, rows=self.units, columns=self.x.columns, row=1, column=0, offset=theta.offset + place)
 
     def forward(self, out: Matrix) -> list[Step]:
-        """Return the steps from `x` to `out` (units, FRAMES)."""
+        """Return the steps from `x` to `out` (units, frames)."""
         share = 1.0 / self.units
 
         def add(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -63,7 +63,7 @@ class LayerNorm:
             _zero(self.moments),
             *_by_rows("layer norm, sum", add, each, first),
             *_by_rows("layer norm, squares", add_squares, each, self.moments),
-            Apply(_program("layer norm, moments", moments, {"sums": 2}), (self.moments,), FRAMES),
+            Apply(_program("layer norm, moments", moments, {"sums": 2}), (self.moments,), self.x.columns),
             *_by_rows("layer norm", normalise, {**each, **affine, "out": out}, self.moments),
         ]
 
@@ -118,7 +118,8 @@ def _program(name: str, body: Body, sizes: Mapping[str, int]) -> Program:
 
 def _by_rows(name: str, body: Body, each: Mapping[str, Matrix], sums: Matrix, **more: Matrix) -> list[Step]:
     """Apply a program to ROWS rows after the other of the matrices `each`, and to all rows of `sums` and others."""
-    units = next(iter(each.values())).rows
+    first_of = next(iter(each.values()))
+    units, frames = first_of.rows, first_of.columns
     steps: list[Step] = []
 
     def some(rows: int, first: int, at: tuple[tuple[str, int], ...] = ()) -> Step:
@@ -127,7 +128,7 @@ def _by_rows(name: str, body: Body, each: Mapping[str, Matrix], sums: Matrix, **
 
         matrices = {**{k: here(m) for k, m in each.items()}, "sums": sums, **more}
         program = _program(name, body, {k: m.rows for k, m in matrices.items()})
-        return Apply(program, tuple(matrices.values()), FRAMES)
+        return Apply(program, tuple(matrices.values()), frames)
 
     blocks, rest = divmod(units, ROWS)
     if blocks:

@@ -1,6 +1,6 @@
 """The steps of a network's passes over a tile of frames: forward, and backward to the gradients of its parameters.
 
-A tile has FRAMES frames. Numbers of a layer are a matrix (units, FRAMES): a vector holds one unit's for many frames, so
+Numbers of a layer are a matrix (units, frames): a vector holds one unit's for many frames, so
 that what follows the product needs no sums across lanes. Only a weight's gradient sums over frames: for it, the
 inputs of each layer are kept transposed as well.
 """
@@ -16,11 +16,11 @@ from ..compiler.program import Buffer, Program, record
 from .activations import ACTIVATIONS
 from .layers import Dense, Network
 from .norms import LayerNorm
-from .tiles import FRAMES, Scratch
+from .tiles import Scratch
 
 
 class Pass:
-    """A network over a tile, in `scratch`: the inputs `x` (columns, FRAMES), and the same transposed, `rows`."""
+    """A network over a tile, in `scratch`: the inputs `x` (columns, frames), and the same transposed, `rows`."""
 
     def __init__(self, network: Network, theta: Matrix, x: Matrix, rows: Matrix, scratch: Scratch):
         self.layers, self.theta, self.scratch = network.layers, theta, scratch
@@ -30,12 +30,12 @@ class Pass:
         self.before: list[Matrix] = []  # what each layer's activation is applied to
         self.norms: list[LayerNorm | None] = []  # of each layer
         for layer in self.layers:
-            y = scratch.matrix(layer.outputs, FRAMES)
-            self.before.append(scratch.matrix(layer.outputs, FRAMES) if _needs_input(layer.activation) else y)
+            y = scratch.matrix(layer.outputs, scratch.frames)
+            self.before.append(scratch.matrix(layer.outputs, scratch.frames) if _needs_input(layer.activation) else y)
             self.norms.append(LayerNorm(layer.norm, layer.outputs, theta, scratch) if layer.norm else None)
             self.inputs.append(y)
             if layer is not self.layers[-1]:
-                self.transposed.append(scratch.matrix(FRAMES, layer.outputs))
+                self.transposed.append(scratch.matrix(scratch.frames, layer.outputs))
         self.output = self.inputs[-1]
 
     def forward(self, training: bool = True) -> list[Step]:
@@ -68,7 +68,7 @@ class Pass:
             weights = weight_of(sums, layer)
             steps += self._weight_sums(k, gradient, weights, None if alone else weights)
             if k > 0:
-                below = self.scratch.matrix(layer.inputs, FRAMES)
+                below = self.scratch.matrix(layer.inputs, gradient.columns)
                 steps += self._below(k, gradient, below)
                 gradient = below
         return steps
@@ -122,8 +122,8 @@ class RoundedInputs:
 
     def __init__(self, rows: Matrix, first: int, inputs: int, pairs: Scratch):
         self.rows = replace(rows, columns=inputs, offset=rows.offset + first)
-        self.units = pairs.matrix(-(-inputs // 2), FRAMES)  # pairs of inputs, for products with weights
-        self.frames = pairs.matrix(FRAMES // 2, inputs)  # pairs of frames, for products with gradients
+        self.units = pairs.matrix(-(-inputs // 2), pairs.frames)  # pairs of inputs, for products with weights
+        self.frames = pairs.matrix(pairs.frames // 2, inputs)  # pairs of frames, for products with gradients
 
     def steps(self, training: bool = True) -> list[Step]:
         """Return the steps that make them."""
@@ -134,9 +134,9 @@ class PairedInputs:
     """The same of rows that are rounded and paired already, in `pairs`: one row a frame."""
 
     def __init__(self, inputs: int, pairs: Scratch):
-        self.rows = pairs.matrix(FRAMES, -(-inputs // 2))
-        self.units = pairs.matrix(-(-inputs // 2), FRAMES)
-        self.frames = pairs.matrix(FRAMES // 2, inputs)
+        self.rows = pairs.matrix(pairs.frames, -(-inputs // 2))
+        self.units = pairs.matrix(-(-inputs // 2), pairs.frames)
+        self.frames = pairs.matrix(pairs.frames // 2, inputs)
 
     def steps(self) -> list[Step]:
         """Return the steps that make them of the rows."""
@@ -164,8 +164,8 @@ class RoundedPass(Pass):
         self.weights, self.pairs = weights, pairs
         self.units, self.frames = [inputs.units], [inputs.frames]
         for layer in self.layers[1:]:
-            self.units.append(pairs.matrix(-(-layer.inputs // 2), FRAMES))
-            self.frames.append(pairs.matrix(FRAMES // 2, layer.inputs))
+            self.units.append(pairs.matrix(-(-layer.inputs // 2), pairs.frames))
+            self.frames.append(pairs.matrix(pairs.frames // 2, layer.inputs))
 
     def _product(self, k: int, out: Matrix) -> Step:
         layer = self.layers[k]
@@ -176,11 +176,11 @@ class RoundedPass(Pass):
         return [Pairs(self.units[k], y), *([Pairs(self.frames[k], y.T)] if training else [])]
 
     def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
-        rounded = self.pairs.matrix(gradient.rows, FRAMES // 2)
+        rounded = self.pairs.matrix(gradient.rows, gradient.columns // 2)
         return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
-        paired = self.pairs.matrix(-(-gradient.rows // 2), FRAMES)
+        paired = self.pairs.matrix(-(-gradient.rows // 2), gradient.columns)
         return [Pairs(paired, gradient), Multiply(below, self.weights.backward[self.layers[k]], paired)]
 
 

@@ -9,10 +9,13 @@ FRAMES = 64  # of a tile: activations of common networks stay in near caches, an
 
 
 class Scratch:
-    """Memory that a plan works in, handed out from the start. `lanes` is how many numbers a vector holds."""
+    """Memory that a plan works in, handed out from the start.
 
-    def __init__(self, memory: str, lanes: int):
-        self.memory, self.lanes, self.size = memory, lanes, 0
+    `lanes` is how many numbers a vector holds, `frames` how many frames a tile has.
+    """
+
+    def __init__(self, memory: str, lanes: int, frames: int = FRAMES):
+        self.memory, self.lanes, self.frames, self.size = memory, lanes, frames, 0
 
     def padded(self, n: int) -> int:
         """Return n, rounded up to whole vectors."""

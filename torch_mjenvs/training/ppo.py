@@ -6,7 +6,8 @@ Simulation is cheap here, so the learner decides how long training takes. It is 
 reason: networks of the same widths run as one batched product, gradients are written by hand, and buffers are allocated
 once. A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the
 device.
-On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here.
+On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here; on a GPU the update
+can be.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions.
 """
@@ -38,6 +39,7 @@ from .compiled import (
     advantages,
     fits,
     networks_of,
+    on_gpu,
     returns,
     trained,
     why_no_bfloat16,
@@ -98,15 +100,16 @@ class PPO:
         settings: Settings,
         seed: int,
         obs_groups: Mapping[str, Sequence[str]] | None = None,
-        compiled: bool = True,
+        compiled: bool | None = None,
         rounded: bool = False,
         share: Share = ALONE,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
-        "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
-        False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
+        "critic" where there is such a group, else "policy" and "privileged". With `compiled`, compiled kernels do the
+        networks' work on the CPU, and the update on a GPU, where they can; None is True on the CPU. `rounded` has those
+        of the CPU round the factors of products to bfloat16.
         Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
         and have the same numbers.
         Raises ValueError for groups that are not there, and a horizon longer than an episode.
@@ -146,36 +149,47 @@ class PPO:
         self.frames_seen = 0
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.frames_before = 0  # by runs that this one started from
-        self.compiled_update: Update | None = None
-        self.compiled_forward: Forward | None = None
+        self.compiled_update: Update | on_gpu.Update | None = None
+        self.compiled_forward: Forward | on_gpu.Forward | None = None
         self.compiled_advantages: Sweep | None = None
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
-        kernels = compiled and not why_not(device)
+        on_cpu = device.type == "cpu"
+        kernels = not why_not(device) and (on_cpu if compiled is None else compiled)
         if kernels:
             self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
-        if kernels and fits(N, torch.get_num_threads()):
+        if kernels and on_cpu and fits(N, torch.get_num_threads()):
             self.rollout.run_by(self.acting)
 
     def compile(self, rounded: bool = False) -> None:
-        """Compile what the networks do; with `rounded`, factors of products are bfloat16."""
+        """Compile what the networks do, advantages and returns; with `rounded`, factors of products are bfloat16."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
-        self.compiled_update = Update(
-            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded, self.share
-        )
-        self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
+        what = networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
+        self.learn_compiled = Replayed(self._learn_compiled)
+        gpu = self.gpu
+        if gpu:
+            self.compiled_update = on_gpu.Update(*what)
+            self.compiled_forward = on_gpu.Forward(networks, net.theta, self.columns[0])
+        else:
+            self.compiled_update = Update(*what, rounded, self.share)
+            self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
-        self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
-        self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+        self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True, gpu=gpu)
+        self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape, gpu=gpu)
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The GPU that the networks are on, if that is where they are."""
+        return self.net.theta.device if self.net.theta.is_cuda else None
 
     def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
         """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
         moments, log_std, noise = self.obs_moments, self.net.log_std, rows["noise"]
-        rounded = self.compiled_forward is not None and self.compiled_forward.rounded is not None
+        rounded = isinstance(self.compiled_forward, Forward) and self.compiled_forward.rounded is not None
         whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
 
         def make() -> None:
@@ -322,7 +336,7 @@ class PPO:
     def epoch(self, order: Tensor, size: int) -> Tensor:
         """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
         if self.compiled_update:
-            rounds = self.compiled_update(self.frames, order)
+            rounds = self.learn_compiled(order)
             self.bad_updates += (~rounds.isfinite().all(1)).sum()
             return rounds.mean(0)
         self.learn_in(order)
@@ -337,6 +351,10 @@ class PPO:
         target = self.settings.target_kl
         self.lr *= torch.where(kl > 2 * target, 1 / 1.5, torch.where(kl < target / 2, 1.5, 1.0))
         self.lr.clamp_(*RATES)
+
+    def _learn_compiled(self, order: Tensor) -> Tensor:
+        assert self.compiled_update
+        return self.compiled_update(self.frames, order)
 
     def _learn_in(self, order: Tensor) -> None:
         """Learn in torch from the frames of one or several epochs, as they come in `order`; add up their means."""
@@ -493,8 +511,9 @@ def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of PPO that are no settings."""
     parser.add_argument(
-        "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
-    )
+        "--learner", choices=("compiled", "torch"),
+        help="what runs the networks on the CPU, and the update on a GPU; default compiled on the CPU, torch on a GPU",
+    )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"),
         help="of the factors of a compiled learner's products, whose sums are float32; default bfloat16 where this "
@@ -504,11 +523,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def ways(args: argparse.Namespace) -> dict[str, str]:
     """Return the "learner" and the "precision" that a run has. Raises SystemExit for a learner that cannot be."""
-    reason = why_not(torch.device(args.device))
+    device = torch.device(args.device)
+    reason, on_cpu = why_not(device), device.type == "cpu"
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
-    compiled = args.learner != "torch" and not reason
-    why = why_no_bfloat16() if compiled else reason or "it is for the compiled learner"
+    compiled = not reason and (args.learner == "compiled" or (on_cpu and args.learner is None))
+    why = reason or (None if on_cpu else "it is for the CPU")
+    if not why:
+        why = why_no_bfloat16() if compiled else "it is for the compiled learner"
     if args.precision == "bfloat16" and why:
         print(f"--precision bfloat16 is float32 here: {why}", file=sys.stderr)
     rounded = args.precision != "float32" and not why
@@ -521,9 +543,11 @@ def make(
 ) -> PPO:  # fmt: skip
     """Make a PPO of these settings, and of what `ways` returned.
 
-    Raises ValueError as PPO does, and where a minibatch in torch cannot be shared out over the processes.
+    Raises ValueError as PPO does, and where the update cannot be shared out over the processes.
     """
     size = settings["minibatch"]
+    if learner == "compiled" and share.ranks > 1 and env.device.type == "cuda":
+        raise ValueError("--learner compiled on a GPU is for one process: several have --learner torch")
     if learner == "torch" and size % share.ranks:
         raise ValueError(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
     torch.set_float32_matmul_precision(PRECISION)

@@ -54,6 +54,10 @@ class Text:
         self.lines.append(f"{name}:")
         self.block, self._begun = name, len(self.lines)
 
+    def go_on(self, other: Text) -> None:
+        """Go on where another text is, with names that it has not used."""
+        self.lines, self.block, self._begun, self._count = other.lines, other.block, other._begun, other._count
+
     @property
     def block_lines(self) -> int:
         """How many lines the block has so far."""

@@ -1,10 +1,12 @@
 """Kernels over matrices: products, transposes, sums of rows, and programs of scalars applied to every entry.
 
 `steps.py` has the steps that a plan is made of, `render.py` writes a plan as LLVM IR, `kernel.py` makes it run over
-torch tensors. Numbers are float32, but for the factors of products, which may be
-bfloat16. Sums are in an order that does not depend on how many threads share the work.
+torch tensors. `blocks.py` writes it for a GPU, `on_gpu.py` makes it run there. Numbers are float32, but for the factors
+of products, which on the CPU may be bfloat16. Sums are in an order that does not depend on how many threads share the
+work.
 """
 
+from . import on_gpu
 from .kernel import Kernel, Launch, build, can_build, why_no_bfloat16
 from .steps import (
     Apply,
@@ -25,5 +27,5 @@ from .steps import (
 
 __all__ = [
     "Apply", "Call", "Gather", "Kernel", "Launch", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan",
-    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
+    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "on_gpu", "why_no_bfloat16",
 ]  # fmt: skip

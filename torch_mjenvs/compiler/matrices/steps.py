@@ -14,7 +14,8 @@ class Memory:
 
     A pair is a number of 32 bits, an int32 to torch, with its first bfloat16 in the lower half.
 
-    Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's.
+    Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's. On a GPU
+    every block of threads has, as many as its steps touch.
     """
 
     name: str
@@ -189,7 +190,8 @@ class Phase:
     """A loop whose turns are shared out among the threads: of so many, every so-manyth turn is a thread's.
 
     `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
-    thread's own begins it, where nobody is to `wait`, when it has done its turns.
+    thread's own begins it, where nobody is to `wait`, when it has done its turns. On a GPU a turn is a block of
+    threads, and a phase that nobody waits for is in one launch with the next.
     """
 
     index: str

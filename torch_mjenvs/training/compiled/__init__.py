@@ -1,4 +1,7 @@
-"""PPO's update and its networks as compiled kernels, for the CPU: what `ppo.py` does in torch, in less time."""
+"""PPO's update and its networks as compiled kernels, for the CPU: what `ppo.py` does in torch, in less time.
+
+`on_gpu.py` has the update for NVIDIA's GPUs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch import Tensor
 from ...compiler.matrices import can_build, why_no_bfloat16
 from ...networks.layers import Dense, Network, Norm
 from ..networks import ActorCritic
+from . import on_gpu
 from .acting import Acting, fits
 from .forward import Forward
 from .losses import Loss
@@ -17,7 +21,7 @@ from .sweeps import Sweep, advantages, returns
 from .update import Update
 
 __all__ = [
-    "Acting", "Forward", "Loss", "Sweep", "Update", "advantages", "fits", "networks_of", "returns", "trained",
+    "Acting", "Forward", "Loss", "Sweep", "Update", "advantages", "fits", "networks_of", "on_gpu", "returns", "trained",
     "why_no_bfloat16", "why_not",
 ]  # fmt: skip
 
@@ -26,9 +30,11 @@ Pair = tuple[Tensor, Tensor]
 
 
 def why_not(device: torch.device) -> str | None:
-    """Say why networks cannot be compiled for a device; None where it can."""
+    """Say why networks, or on a GPU their update, cannot be compiled for a device; None where they can."""
+    if device.type == "cuda":
+        return None
     if device.type != "cpu":
-        return "it is for the CPU"
+        return "it is for CPUs and NVIDIA's GPUs"
     return None if can_build() else "this processor has no fused multiply-add"
 
 

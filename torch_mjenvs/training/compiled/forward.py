@@ -60,27 +60,32 @@ class Weights:
 class Networks:
     """Networks whose parameters are `theta`, with the same observations of `size` numbers, as parts of a plan.
 
-    With `rounded`, factors of products are bfloat16.
+    With `rounded`, factors of products are bfloat16. Vectors have so many numbers, 0 is as many as the CPU's, and tiles
+    so many frames.
     """
 
-    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False):
+    def __init__(
+        self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False, vector: int = 0,
+        frames: int = FRAMES,
+    ):  # fmt: skip
         self.networks, self.theta, self.size = networks, theta, size
-        self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
+        self.scratch, self.pairs = (Scratch(name, vector or lanes(), frames) for name in ("own", "own pairs"))
         self.outputs = [network.layers[-1].outputs for network in networks]
+        self.widths = [self.scratch.padded(n) for n in self.outputs]
         self.moments = torch.zeros(2, self.scratch.padded(size))
         self.rounded = Weights(networks, theta) if rounded else None
         self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # mean and variance, as `moments` has them
 
     def steps(self, obs: Matrix, order: Matrix) -> tuple[list[Step], list[Matrix]]:
-        """Return the steps over rows of `obs`, whose numbers are in `order`, and the networks' outputs (o, FRAMES)."""
-        scratch, size = self.scratch, self.size
-        rows, x = scratch.matrix(FRAMES, size), scratch.matrix(size, FRAMES)
+        """Return the steps over rows of `obs`, whose numbers are in `order`, and the networks' outputs (o, frames)."""
+        scratch, size, frames = self.scratch, self.size, self.scratch.frames
+        rows, x = scratch.matrix(frames, size), scratch.matrix(size, frames)
         row = Matrix("own", 1, size, rows.row, offset=rows.offset, at=(("frame", rows.row),))
         mean, var = (Matrix(name, 1, size, rows.row) for name in ("mean", "var"))
         theta = Matrix("theta", 1, len(self.theta), len(self.theta))
         steps: list[Step] = [
             Gather(rows, obs, order),
-            Loop("frame", FRAMES, (Apply(normalise(), (row, mean, var), size),)),
+            Loop("frame", frames, (Apply(normalise(), (row, mean, var), size),)),
         ]
         if self.rounded is None:
             steps.append(Transpose(x, rows))
@@ -93,6 +98,16 @@ class Networks:
                 for network, one in zip(self.networks, inputs, strict=True)
             ]
         return [*steps, *(step for one in passes for step in one.forward(training=False))], [x.output for x in passes]
+
+    def tile(self, names: Sequence[str]) -> list[Step]:
+        """Return the steps over a tile of "obs", whose numbers are in "order", to outputs of these names."""
+        frames = self.scratch.frames
+        tile = (("tile", frames),)
+        obs, order = Matrix("obs", 1, self.size, self.size), Matrix("order", 1, frames, frames, at=tile)
+        steps, found = self.steps(obs, order)
+        for name, x, width in zip(names, found, self.widths, strict=True):
+            steps.append(Transpose(Matrix(name, frames, x.rows, width, at=(("tile", frames * width),)), x))
+        return steps
 
     def memories(self) -> list[Memory]:
         """Return the memories that `steps` work in; `obs` and `order` may be in others."""
@@ -126,19 +141,14 @@ class Forward(Networks):
 
     def __init__(self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False):
         super().__init__(networks, theta, size, rounded)
-        self.widths = [self.scratch.padded(n) for n in self.outputs]
         self.kernel = build(self._plan())
         self.held: dict[int, _Batch] = {}  # for each N
 
     def _plan(self) -> Plan:
-        tile = (("tile", FRAMES),)
-        obs, order = Matrix("obs", 1, self.size, self.size), Matrix("order", 1, FRAMES, FRAMES, at=tile)
-        steps, found = self.steps(obs, order)
-        for k, (x, width) in enumerate(zip(found, self.widths, strict=True)):
-            steps.append(Transpose(Matrix(f"out{k}", FRAMES, x.rows, width, at=(("tile", FRAMES * width),)), x))
-        outs = [Memory(f"out{k}") for k in range(len(found))]
-        memories = Memory("obs"), *self.memories(), *outs, Memory("order", "l")
-        return Plan("networks", memories, (Phase("tile", None, tuple(steps)),))
+        outs = [f"out{k}" for k in range(len(self.outputs))]
+        steps = tuple(self.tile(outs))
+        memories = Memory("obs"), *self.memories(), *map(Memory, outs), Memory("order", "l")
+        return Plan("networks", memories, (Phase("tile", None, steps),))
 
     def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
         """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).

@@ -11,24 +11,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...compiler.matrices import Apply, Launch, Loop, Matrix, Memory, Phase, Plan, build
+from ...compiler.matrices import Apply, Launch, Loop, Matrix, Memory, Phase, Plan, build, on_gpu
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import select
 
-WORLDS = 64  # of a turn, which one thread does
+WORLDS = 64  # of a turn, which one thread does, or on a GPU a block of threads
 
 
 class Sweep:
     """A program of scalars that runs for every step in turn, over tensors (T, N) by name, its buffers of one number.
 
-    What is `carried` from step to step is (N,). With `backward` the last step comes first.
+    What is `carried` from step to step is (N,). With `backward` the last step comes first. It runs on `gpu`, or on the
+    CPU.
     """
 
-    def __init__(self, program: Program, carried: Collection[str], steps: int, worlds: int, backward: bool = False):
+    def __init__(
+        self, program: Program, carried: Collection[str], steps: int, worlds: int, backward: bool = False,
+        gpu: torch.device | None = None,
+    ):  # fmt: skip
         self.turns = -(-worlds // WORLDS)
         width = self.turns * WORLDS
         sizes = {b.name: 1 if b.name in carried else steps for b in program.buffers}
-        whole = {name: torch.zeros(size, width) for name, size in sizes.items()}
+        whole = {name: torch.zeros(size, width, device=gpu) for name, size in sizes.items()}
         self.tensors = {name: x[0, :worlds] if name in carried else x[:, :worlds] for name, x in whole.items()}
 
         def here(name: str) -> Matrix:
@@ -37,15 +41,19 @@ class Sweep:
             return Matrix(name, 1, WORLDS, WORLDS, offset=start, at=(("block", WORLDS), ("step", move)))
 
         step = Apply(program, tuple(map(here, sizes)), WORLDS)
-        phase = Phase("block", None, (Loop("step", steps, (step,)),))
-        kernel = build(Plan(program.name, tuple(map(Memory, sizes)), (phase,)))
-        self.launch = Launch(kernel, whole)
+        phase = Phase("block", self.turns if gpu else None, (Loop("step", steps, (step,)),))
+        plan = Plan(program.name, tuple(map(Memory, sizes)), (phase,))
+        self.on_gpu = on_gpu.Launch(on_gpu.Kernel(plan, gpu), whole) if gpu else None
+        self.on_cpu = None if gpu else Launch(build(plan), whole)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Copy inputs in, by name, and run. Returns all tensors by name, valid until the next call."""
         for name, x in inputs.items():
             self.tensors[name].copy_(x)
-        self.launch(1, min(torch.get_num_threads(), self.turns), self.turns)
+        if self.on_gpu:
+            self.on_gpu()
+        elif self.on_cpu:
+            self.on_cpu(1, min(torch.get_num_threads(), self.turns), self.turns)
         return self.tensors
 
 

@@ -25,7 +25,8 @@ from ...networks.tiles import FRAMES
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .losses import Loss
-from .minibatch import CHUNKS, Kernels, Minibatch, groups_of, padded_size
+from .minibatch import Kernels, groups_of, padded_size
+from .steps import CHUNKS, Minibatch
 
 PARTS = 8  # of a minibatch, at most: so many threads have work
 

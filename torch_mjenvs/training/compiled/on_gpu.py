@@ -1,0 +1,195 @@
+"""PPO's update and its networks as kernels on a GPU.
+
+An update is three launches a minibatch, for gradients, their sum, and Adam's step; a policy and its value are one.
+
+A block of threads takes a tile of frames through one network, forward and backward, in shared memory; so there are two
+blocks a tile. Sums are added in an order that nothing changes, so a run gives the same bits each time. `steps.py` has
+the steps, as for the CPU, whose kernel of the same plan is what tests compare with.
+
+All else is torch's operations on the device, and waits for nothing: a whole update can be captured in a CUDA graph.
+
+Shapes: N frames, R minibatches of B frames each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...compiler.matrices import Matrix, Memory, Phase, Plan
+from ...compiler.matrices.on_gpu import Kernel, Launch
+from ...networks.layers import Block, Layout, Network
+from ..statistics import SUMS
+from .forward import Networks
+from .losses import Loss
+from .minibatch import padded_size
+from .steps import POLICY, VALUE, Minibatch, Steps
+
+LANES = 16  # numbers to whose multiples rows reach, as in vectors of the CPU
+FRAMES = 32  # of a tile: by count, 2,048 frames are 128 blocks then, for the 132 multiprocessors of an H100
+PARTS = 128  # sums of gradients of a minibatch, at most; larger ones have several tiles a part
+CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
+
+
+def plan_of(what: Minibatch) -> Plan:
+    """Plan what is done with a minibatch, of which each part has a sum of gradients of its own."""
+    sums = Matrix("sums", 1, what.total, what.total, at=(("part", what.total),))
+    makers = [Steps(what, LANES) for _ in range(3)]  # each with a block's whole memory
+    phases = [
+        Phase("part", what.parts, tuple(maker.part((("part", 1),), sums, (head,))), wait=head == VALUE)
+        for head, maker in zip((POLICY, VALUE), makers, strict=False)
+    ]
+    phases += makers[2].step(what.parts)
+    names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
+    memories = *map(Memory, (*names, "squares", "statistics", "trained")), Memory("order", "l")
+    own = Memory("own", each=max(maker.scratch.size for maker in makers))
+    return Plan("ppo update", (*memories, own), tuple(phases))
+
+
+def places(blocks: Sequence[Block]) -> tuple[Tensor, Tensor]:
+    """Return where parameters stand in the vector that networks describe, and where in a layout's own memory."""
+    there, here = [], []
+    for b in blocks:
+        down, right = torch.arange(b.rows)[:, None], torch.arange(b.columns)
+        there.append((b.theta + down * b.columns + right).flatten())
+        here.append((b.own + down * b.row + right).flatten())
+    return torch.cat(there), torch.cat(here)
+
+
+class Update:
+    """The update of a policy and a value network, on the GPU that `theta` is on: see `update.Update`, in float32."""
+
+    def __init__(
+        self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
+        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None,
+    ):  # fmt: skip
+        self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
+        device = theta.device
+        tiles = math.ceil(size / (PARTS * FRAMES))
+        parts = math.ceil(size / (tiles * FRAMES))
+        layout = Layout(networks, (log_std, self.columns[1]), LANES)
+        total = padded_size(layout.size, CHUNKS)
+        group = optimizer.param_groups[0]
+        self.minibatch = Minibatch(
+            layout.networks, layout.others, total, self.columns, parts, tiles, loss, group["betas"], group["eps"],
+            frames=FRAMES, chunks=CHUNKS,
+        )  # fmt: skip
+        self.kernel = Kernel(plan_of(self.minibatch), device)
+        self.there, self.here = (x.to(device) for x in places(layout.blocks))
+        self.parameters = torch.zeros(3, total, device=device)  # theta, and Adam's two moments
+        self.trained = torch.zeros(total, device=device)
+        self._take(self.trained, torch.ones_like(theta) if trained is None else trained)
+        self.gradients = torch.zeros(total, device=device)
+        self.sums = torch.zeros(parts, total, device=device)
+        self.weights = torch.zeros(parts * tiles * FRAMES, device=device)  # of each frame in the mean; 0 of none
+        self.weights[:size] = 1 / size
+
+    def _take(self, own: Tensor, x: Tensor) -> None:
+        """Copy parameters, or what there is for each, from a vector like theta."""
+        own.index_copy_(0, self.here, x.index_select(0, self.there))
+
+    def _give(self, own: Tensor, x: Tensor) -> None:
+        """Copy them back."""
+        x.index_copy_(0, self.there, own.index_select(0, self.here))
+
+    @property
+    def gradient(self) -> Tensor:
+        """The last minibatch's gradient before it was clipped, like theta; 0 for parameters that no network has."""
+        found = torch.zeros_like(self.theta)
+        self._give(self.gradients, found)
+        return found
+
+    def __call__(self, frames: Tensor, order: Tensor) -> Tensor:
+        """Learn from frames (N, columns), in minibatches as they come in `order` (R B,): see `update.Update`.
+
+        Returns STATISTICS of each minibatch, (R, 8).
+        """
+        rounds, parts, device = len(order) // self.size, self.minibatch.parts, frames.device
+        state = self._state()
+        now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
+        for x, own in zip(now, self.parameters, strict=True):
+            self._take(own, x)
+        order = order.view(rounds, self.size)
+        filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64, device=device)
+        filled[:, : self.size] = order
+        squares = torch.zeros(rounds, CHUNKS, device=device)
+        statistics = torch.zeros(rounds, parts, 16, device=device)
+        theta, mean, square = self.parameters
+        tensors = {
+            "theta": theta, "mean": mean, "square": square, "frames": frames, "weights": self.weights,
+            "advantages": self._advantages(frames, order), "rates": self._rates(state["step"], rounds),
+            "sums": self.sums, "gradient": self.gradients, "squares": squares, "statistics": statistics,
+            "order": filled, "trained": self.trained,
+        }  # fmt: skip
+        Launch(self.kernel, tensors)(rounds)
+        for x, own in zip(now, self.parameters, strict=True):
+            self._give(own, x)
+        state["step"] += rounds
+        return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state of theta, as torch's Adam begins it on a GPU where there is none yet."""
+        state: dict[str, Tensor] = self.optimizer.state[self.theta]
+        if not state:
+            state["step"] = torch.zeros((), device=self.theta.device)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        return state
+
+    def _advantages(self, frames: Tensor, order: Tensor) -> Tensor:
+        """Return the mean of each minibatch's advantages, and one over their standard deviation, (R, 2)."""
+        advantages = frames[:, sum(self.columns[:3])].double()[order]
+        return torch.stack([advantages.mean(1), 1 / (advantages.std(1) + 1e-8)], 1).float()
+
+    def _rates(self, taken: Tensor, rounds: int) -> Tensor:
+        """Return the two numbers that a step of Adam depends on besides the gradient, (R, 2)."""
+        group = self.optimizer.param_groups[0]
+        steps = taken.double() + torch.arange(1, rounds + 1, device=taken.device)
+        bias = [1 - beta**steps for beta in group["betas"]]
+        return torch.stack([group["lr"] / bias[0], 1 / bias[1].sqrt()], 1).float()
+
+
+class _Batch(NamedTuple):
+    """The kernel for observations of some number, and which of them are whose: those beyond the last are the last."""
+
+    kernel: Kernel
+    order: Tensor
+
+
+class Forward:
+    """Networks whose parameters are `theta`, run on the same observations of `size` numbers, on the GPU of theta."""
+
+    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int):
+        self.networks, self.theta, self.size = networks, theta, size
+        self.widths = [network.layers[-1].outputs for network in networks]
+        self.held: dict[int, _Batch] = {}  # for each N
+
+    def _batch(self, n: int) -> _Batch:
+        tiles = -(-n // FRAMES)
+        makers = [Networks([network], self.theta, self.size, False, LANES, FRAMES) for network in self.networks]
+        outs = [f"out{k}" for k in range(len(makers))]
+        phases = [
+            Phase("tile", tiles, tuple(maker.tile([out])), wait=out == outs[-1])
+            for maker, out in zip(makers, outs, strict=True)
+        ]
+        own = Memory("own", each=max(maker.scratch.size for maker in makers))
+        memories = *map(Memory, ("obs", "mean", "var", "theta", *outs)), Memory("order", "l"), own
+        order = torch.arange(tiles * FRAMES, device=self.theta.device).clamp(max=n - 1)
+        return _Batch(Kernel(Plan("networks", memories, tuple(phases)), self.theta.device), order)
+
+    def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
+        """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).
+
+        The first call for an N compiles, so it cannot be in a CUDA graph.
+        """
+        n = len(obs)
+        if n not in self.held:
+            self.held[n] = self._batch(n)
+        kernel, order = self.held[n]
+        tensors = {"obs": obs.contiguous(), "mean": mean, "var": var, "theta": self.theta, "order": order}
+        outs = [torch.empty(len(order), -(-width // LANES) * LANES, device=obs.device) for width in self.widths]
+        Launch(kernel, tensors | {f"out{k}": out for k, out in enumerate(outs)})()
+        return [out[:n, :width] for out, width in zip(outs, self.widths, strict=True)]
