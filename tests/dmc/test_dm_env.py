@@ -47,6 +47,7 @@ def test_an_episode_of_one_world_is_dm_controls() -> None:
         name: (x.shape, x.dtype) for name, x in other.observation_spec().items()
     }
     assert (ours.action_spec().shape, ours.action_spec().minimum) == (other.action_spec().shape, -1.0)
+    assert ours.control_timestep() == pytest.approx(other.control_timestep(), rel=1e-15)
     for k in range(20):
         action = np.array([np.sin(k)])
         got, want = ours.step(action), other.step(action)

@@ -117,6 +117,10 @@ class SuiteEnvironment(dm_env.Environment):
         frames = [self._cameras[height, width].frame(i, number) for i in range(self._env.num_envs)]
         return np.stack(frames) if self._batched else frames[0]
 
+    def control_timestep(self) -> float:
+        """Return the seconds that a control step lasts."""
+        return self._env.engine.task.dt(self._env.engine.model)
+
     def close(self) -> None:
         """Close the environment beneath, and what draws."""
         for camera in self._cameras.values():
