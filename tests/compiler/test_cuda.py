@@ -366,12 +366,16 @@ def test_resets(name, what, dtype):
     assert not changed[1::3].any() and changed[::3].any()
 
 
-@pytest.mark.parametrize("name", ["Hopper", *(pytest.param(x, marks=pytest.mark.slow) for x in ("Ant", "Humanoid"))])
-def test_only_what_compute_any_leaves_open_is_read_before_it_is_written(name, monkeypatch):
+SLOW = [pytest.param(*x, marks=pytest.mark.slow) for x in (("Ant", True), ("Humanoid", False))]
+
+
+@pytest.mark.parametrize(("name", "some"), [("Hopper", True), *SLOW])
+def test_only_what_compute_any_leaves_open_is_read_before_it_is_written(name, some, monkeypatch):
     """LLVM moves arithmetic on such values out of the blocks that they are for, where other threads compute it, too,
     from whatever a register holds; what comes of it is used under the mask only. With zeros there, nothing is left.
+    (Humanoid's blocks put what they make into arrays, and leave nothing open.)
     """
-    assert unwritten(machine(name, "step", "float32").program)
+    assert bool(unwritten(machine(name, "step", "float32").program)) is some
     lower, undefined = cuda._lower, re.compile(r"phi (\w+) \[ poison,")
 
     def defined(program: Program) -> str:
