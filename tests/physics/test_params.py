@@ -14,6 +14,7 @@ import torch
 
 from torch_mjenvs.physics import Simulation, State, load, step, vary
 from torch_mjenvs.physics.dynamics.set_const import set_const
+from torch_mjenvs.physics.loading.history import history_from
 
 OUTPUTS = ("qfrc_constraint", "cfrc_ext", "M")
 INPUTS = ("xfrc_applied", "qfrc_applied")
@@ -72,10 +73,14 @@ def beside_mujoco(
         for _ in range(int(rng.integers(1, 60))):
             mujoco.mj_step(own, d)
         more = ("mocap_pos", "mocap_quat") * bool(own.nmocap) + ("act",) * bool(own.na)
+        more += ("plastic",) * bool(own.nplastic)
         for field in ("qpos", "qvel", "ctrl", *INPUTS, *more):
             getattr(sim, field)[b] = torch.tensor(getattr(d, field))
+        if sim.model.history0:
+            sim.history[b] = torch.tensor(history_from(sim.model, own, d))
         found.append((own, d))
     sim.step(steps)
+    tolerance = 1e-6 if sim.model.history0 else 1e-9  # MuJoCo finds samples by sums of time steps, to 1e-8
     rows = 0
     for b, (own, d) in enumerate(found):
         for _ in range(steps):
@@ -90,7 +95,7 @@ def beside_mujoco(
         d.qvel[:] = after
         rows += d.nefc
         for field in ("qpos", "qvel", *OUTPUTS, *(("act",) if own.na else ())):
-            close(getattr(sim, field)[b].cpu(), oracle.field(own, d, field))
+            close(getattr(sim, field)[b].cpu(), oracle.field(own, d, field), tolerance)
     return rows
 
 
