@@ -80,7 +80,8 @@ def beside_mujoco(
             sim.history[b] = torch.tensor(history_from(sim.model, own, d))
         found.append((own, d))
     sim.step(steps)
-    tolerance = 1e-6 if sim.model.history0 else 1e-9  # MuJoCo finds samples by sums of time steps, to 1e-8
+    # MuJoCo finds samples by sums of time steps, to 1e-8, and stiff equalities answer a hundred times as much.
+    tolerance = 1e-5 if sim.model.history0 else 1e-9
     rows = 0
     for b, (own, d) in enumerate(found):
         for _ in range(steps):
