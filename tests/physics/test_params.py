@@ -80,8 +80,9 @@ def beside_mujoco(
             sim.history[b] = torch.tensor(history_from(sim.model, own, d))
         found.append((own, d))
     sim.step(steps)
-    # MuJoCo finds samples by sums of time steps, to 1e-8, and stiff equalities answer a hundred times as much.
-    tolerance = 1e-5 if sim.model.history0 else 1e-9
+    tolerance = 1e-7 if sim.model.history0 else 1e-9  # MuJoCo finds samples by sums of time steps, to 1e-8
+    yielding = np.any(mjm.tendon_plasticadr >= 0)  # see docs/limits.md
+    compared = [x for x in ("qpos", "qvel", *OUTPUTS) if x != "cfrc_ext" or not yielding]
     rows = 0
     for b, (own, d) in enumerate(found):
         for _ in range(steps):
@@ -95,7 +96,7 @@ def beside_mujoco(
         mujoco.mj_rnePostConstraint(own, d)
         d.qvel[:] = after
         rows += d.nefc
-        for field in ("qpos", "qvel", *OUTPUTS, *(("act",) if own.na else ())):
+        for field in (*compared, *(("act",) if own.na else ())):
             close(getattr(sim, field)[b].cpu(), oracle.field(own, d, field), tolerance)
     return rows
 
