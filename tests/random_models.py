@@ -128,10 +128,11 @@ def expected(
 
 
 def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
-    """Whether a tendon has friction loss that nothing stretches in this state, as between sites that nothing moves
-    apart: on which side it pulls is left to rounding.
+    """Whether a tendon has friction loss or a limit that nothing stretches in this state, as between sites that nothing
+    moves apart: on which side it pulls, and whether MuJoCo has a row for its limit, is left to rounding.
     """
-    rows = np.flatnonzero(d.efc_type == mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON)
+    kinds = mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON, mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON
+    rows = np.flatnonzero(np.isin(d.efc_type, kinds))
     return bool(rows.size and np.min(np.max(np.abs(jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
 
 
