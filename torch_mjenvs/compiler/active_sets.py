@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arrays import Array
-from .carries import Carry, carry_on, changes, closed, flatten, holds, one_iteration, results_of, variables
+from .carries import (
+    Carry,
+    carry_on,
+    changes,
+    closed,
+    entered,
+    flatten,
+    holds,
+    left_by,
+    one_iteration,
+    results_of,
+    variables,
+)
 from .control import when_any
 from .expr import Expr, Region, current, fresh, is_tracing, node
 from .region_ops import ForEach, Packing, Put
@@ -220,18 +232,15 @@ def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry
     """The region op beneath the loops over an active set. arrays: those that loops within change."""
     trace = current()
     before, rebuild = flatten(carry)
-    outside = [array.held for array in arrays]
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
         number, iter_args = variables(before)
-        for array in arrays:
-            array.enter()
+        outside = entered(arrays)
         made = body(number, rebuild([x.variable for x in iter_args]))
         puts, left = changes(arrays, region)
         assert not puts, "an iteration over an active set puts into these arrays by loops within it alone"
     carry_on("for_each", iter_args, made.carry)
     loop = ForEach(region, iter_args, number, list(made.puts), list(made.chosen), left)
     region_op = closed("for_each", which, region.mask, attr=loop)
-    for array, held in zip(arrays, outside, strict=True):
-        array.leave(held, region_op)
+    left_by(region_op, arrays, outside)
     return region_op

@@ -30,6 +30,20 @@ def one_iteration(arrays: Sequence[Array], active: Mask = True) -> Iterator[None
         array.do_puts()
 
 
+def entered(arrays: Sequence[Array]) -> list[Expr]:
+    """Have arrays be as an iteration of a traced loop finds them; return what they are outside, for `left_by`."""
+    outside = [array.held for array in arrays]
+    for array in arrays:
+        array.enter()
+    return outside
+
+
+def left_by(region_op: Expr, arrays: Sequence[Array], outside: Sequence[Expr]) -> None:
+    """Have arrays be as a loop leaves them."""
+    for array, held in zip(arrays, outside, strict=True):
+        array.leave(held, region_op)
+
+
 def changes(arrays: Sequence[Array], body: Region) -> tuple[list[OwnPut], list[Expr]]:
     """Return what an iteration puts into arrays, and those that loops within it change."""
     puts = [put for array in arrays for put in array.puts()]

@@ -16,7 +16,19 @@ from typing import Any
 import torch
 
 from .arrays import Array
-from .carries import Carry, carry_on, changes, check_alike, closed, flatten, one_iteration, results_of, variables
+from .carries import (
+    Carry,
+    carry_on,
+    changes,
+    check_alike,
+    closed,
+    entered,
+    flatten,
+    left_by,
+    one_iteration,
+    results_of,
+    variables,
+)
 from .expr import PYTHON_TYPE, Expr, Region, current, is_tracing
 from .region_ops import IterArg, Repeat, When, While
 from .scalar import logical_and, select
@@ -164,18 +176,15 @@ def here() -> Callable[[], contextlib.AbstractContextManager[object]]:
 def _repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array]) -> Carry:
     trace = current()
     before, rebuild = flatten(carry)
-    outside = [array.held for array in arrays]
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
         counter, iter_args = variables(before)
-        for array in arrays:
-            array.enter()
+        outside = entered(arrays)
         new = body(counter, rebuild([x.variable for x in iter_args]))
         puts, left = changes(arrays, region)
     carry_on("repeat", iter_args, new)
     region_op = closed("repeat", n, attr=Repeat(region, iter_args, counter, puts, left))
-    for array, held in zip(arrays, outside, strict=True):
-        array.leave(held, region_op)
+    left_by(region_op, arrays, outside)
     return rebuild(results_of(region_op))
 
 
@@ -188,12 +197,10 @@ def _while(
 ) -> Carry:
     trace = current()
     before, rebuild = flatten(carry)
-    outside = [array.held for array in arrays]
     head = Region(trace.region, trace.region.mask)
     with trace.inside(head):
         counter, iter_args = variables(before)
-        for array in arrays:
-            array.enter()
+        outside = entered(arrays)
         inner = rebuild([x.variable for x in iter_args])
         active = logical_and(head.mask, cond(counter, inner))
         region = Region(head, active)
@@ -202,8 +209,7 @@ def _while(
             puts, left = changes(arrays, region)
     carry_on("while", iter_args, new)
     region_op = closed("while", attr=While(region, iter_args, counter, puts, left, limit, head, active))
-    for array, held in zip(arrays, outside, strict=True):
-        array.leave(held, region_op)
+    left_by(region_op, arrays, outside)
     return rebuild(results_of(region_op))
 
 
