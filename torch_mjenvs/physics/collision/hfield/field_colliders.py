@@ -25,7 +25,7 @@ from ..convex.convex import place_found
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
-from .prisms import Prism, ball_spot, touch_ball, touch_core
+from .prisms import Prism, ball_spot, is_apart, touch_ball, touch_core
 
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
@@ -40,7 +40,7 @@ def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
 
 def find_ball_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a sphere on a height field."""
-    return _find(field, geom, touch_ball)
+    return _find(field, geom, touch_ball, looks=False)
 
 
 def find_rod_on_field(field: Geom, geom: Geom) -> Found:
@@ -63,7 +63,8 @@ def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scala
     return place_found(found)
 
 
-def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED) -> Found:
+def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool = True) -> Found:
+    """Find the contacts. looks: whether the two are apart is looked at first, as `touch` takes far longer."""
     ground, margin = field.ground.field, field.margin
     axes = [column(field.mat, k) for k in range(3)]
     hull, kept = Hull(geom), len(for_derivatives(lambda: zeros(picks)))
@@ -95,18 +96,23 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED) -> Found:
     across = scale(across, 1.0 / norm(across))
     slant = _ends(hull, across, margin)
 
+    def prism_of(tops: list[list[Scalar]]) -> Prism:
+        return Prism(tops, -ground.size[3] - local[2], local)
+
     def is_clear(c: dict[str, Any]) -> Mask:
-        """Mask: there is a prism, and the whole of the shape is above it, or beyond its cell's diagonal."""
+        """Mask: there is a prism, and it is seen at once that the shape is apart from it."""
         tops = grid.triangle(c)
         diagonal = dot(grid.flat(c["row"], c["column"]), across[:2])
         beyond = select(c["half"] < 0.5, slant[0] > diagonal, slant[1] < diagonal)
-        return logical_and(c["row"] < rows[1], logical_or(beyond, logical_and(*(z < low for _, _, z in tops))))
+        clear = [beyond, logical_and(*(z < low for _, _, z in tops))]
+        if looks:
+            clear.append(is_apart(prism_of(tops), hull, margin))
+        return logical_and(c["row"] < rows[1], logical_or(*clear))
 
     def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         at = while_any(is_clear, after, {key: c[key] for key in ("row", "column", "half")}, most)
         there = at["row"] < rows[1]
-        prism = Prism(grid.triangle(at), -ground.size[3] - local[2], local)
-        spot = touch(prism, hull)
+        spot = touch(prism_of(grid.triangle(at)), hull)
         found = logical_and(there, spot[0] < margin)
         point = add(geom.centre, mat_vec(field.mat, spot[1:4]))
         spots.put(c["count"], [spot[0], *point, *mat_vec(field.mat, spot[4:SPOT]), *spot[SPOT:]], found)
