@@ -41,6 +41,7 @@ from .ball_colliders import seen_by
 TOUCHING = 1e-6  # the gap below which MuJoCo takes it that the segment cuts into the cylinder
 TILT = 0.0888  # sine of the angle below which MuJoCo takes an edge to lie on a face
 TINY = 1e-30  # for what would be divided by 0
+SLACK = 1e-5  # of a gap: more than rounding makes of it
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
@@ -71,7 +72,8 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
     ended: that, if it is known; then nothing is searched for, and there are no blocks.
     """
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
-    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"], capsule.sharp)
+    near = (capsule.size["radius"] + capsule.margin) * (1.0 + SLACK)
+    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"], near, capsule.sharp)
     outside = _from_outside(s, ended[:1])
     if ended:
         gap, t, *n = choose(outside[0] < TOUCHING, _from_within(s, ended[1:])[:5], outside)
@@ -82,7 +84,7 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
     radius, margin = capsule.size["radius"], capsule.margin
     alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
     lies, ends = _on_an_end(s, n, radius, margin)
-    twice = logical_and(capsule.several, lies)
+    twice = logical_and(capsule.several, lies, gap < near)
     one, two = (_choose(twice, end, alone) for end in ends)
 
     def contact(dist: Scalar, where: list[Scalar]) -> list[Scalar]:
@@ -117,6 +119,7 @@ class _Pair:
     reach: Scalar  # half the segment
     radius: Scalar
     half: Scalar
+    near: Scalar  # a gap beyond which nothing is looked for
     sharp: bool
 
     def given(self) -> list[Scalar]:
@@ -127,34 +130,37 @@ class _Pair:
 def _from_outside(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance.
 
-    ended: where that ended, if it is known.
+    Where a tangent of that shows that the gap is greater than `s.near`, the search ends: t and n are then anywhere.
+    ended: where it ended, if it is known.
     """
 
-    def slope(t: Scalar) -> tuple[Scalar, Scalar]:
-        """The first and second derivative of half the squared distance at t."""
+    def slope(t: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+        """Half the squared distance at t, and its first and second derivative."""
         out, off, rise, above, up = _beyond(s, t)
         bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
-        return out * rise + above * up * s.a[2], curved
+        return 0.5 * (out * out + above * above), out * rise + above * up * s.a[2], curved
 
     def unfinished(carry: list[Scalar]) -> Mask:
         return absolute(carry[3]) > 0.0
 
     def step(carry: list[Scalar]) -> list[Scalar]:
         low, high, t, _ = carry
-        first, second = slope(t)
+        square, first, second = slope(t)
+        least = square + first * (select(first < 0.0, high, low) - t)  # on the tangent, as far as it may be needed
         low, high = select(first < 0.0, t, low), select(first < 0.0, high, t)
         to = t - first / maximum(second, TINY)
         held = clip(to, low, high)
         ended = logical_and(absolute(held - to) <= 0.0, logical_or(to <= low, to >= high))  # nothing is between them
         to = select(absolute(held - to) > 0.0, 0.5 * (low + high), to)
-        return [low, high, to, select(logical_or(ended, absolute(first) <= 0.0), 0.0, to - t)]
+        ended = logical_or(ended, absolute(first) <= 0.0, least > 0.5 * s.near * s.near)
+        return [low, high, to, select(ended, 0.0, to - t)]
 
-    ends = [slope(t)[0] for t in (-s.reach, s.reach)]
+    ends = [slope(t)[1] for t in (-s.reach, s.reach)]
     before, after = ends[0] >= 0.0, ends[1] <= 0.0
 
     def onwards(at: Scalar) -> list[Scalar]:  # one more step of Newton's
-        first, second = slope(at)
+        _, first, second = slope(at)
         return [select(before, -s.reach, select(after, s.reach, at - first * held(1.0 / maximum(second, TINY))))]
 
     if ended:
