@@ -24,6 +24,7 @@ from ..algebra.spatial import Vec, choose, dot
 from ..model.mesh import Face, Mesh
 
 FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
+SAMPLES = 5  # directions along each side of a cell whose furthest vertices are compared with all others
 SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, against rounding
 
 
@@ -164,6 +165,26 @@ def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
 
 def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
     """Find the points that may be the furthest in some direction between the four corners of a cell, for each cell.
+
+    A point is not among them where another one is further along all four corners, as it then is further between them.
+    Others that are looked at are the furthest ones in some directions of the cell.
+    """
+    near = _no_further_than_neighbours(points, mesh, cells)
+    across = np.linspace(0.0, 1.0, SAMPLES)
+    u, v = (x.ravel() for x in np.meshgrid(across, across))
+    means = np.stack([(1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v], 1)
+    found = []
+    for corners, numbers in zip(cells, near, strict=True):
+        some = points[numbers]
+        best = np.unique(np.argmax(some @ (means @ corners).T, 0))
+        ahead = (some[best, None] - some) @ corners.T
+        slack = SLACK * np.linalg.norm(some[best, None] - some, axis=2, keepdims=True)
+        found.append(numbers[~np.any(np.all(ahead > slack + SLACK * 1e-3, 2), 0)])
+    return found
+
+
+def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
+    """Find the points that no neighbour shows not to be the furthest in any direction of a cell, for each cell.
 
     All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
     further than its neighbours: so it is not p where a neighbour q is further along n by more than spread |q - p|.
