@@ -128,27 +128,33 @@ def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:
     vector, pointers, masks = w.types.of(t), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
-    name, size = _masked(w, "gather", t)
+    size = w.types.memory(t)[1]
+    name = f"@llvm.masked.gather.v{w.types.lanes}{t}{8 * size}.v{w.types.lanes}p0"
     everywhere = w.types.splat("i1", "true")
     return w.assign(f"call {vector} {name}({pointers} {at}, i32 {size}, {masks} {everywhere}, {vector} poison)")
 
 
-def scatter(w: Writer, at: str, mask: str, x: str) -> None:
-    """Store x where the mask holds."""
-    vector, pointers, masks = w.types.of("f"), w.types.vector(w.types.own), w.types.of("b")
-    if w.types.lanes == 1:
-        old = w.assign(f"load {vector}, {pointers} {at}")
-        x = w.assign(f"select {masks} {mask}, {vector} {x}, {vector} {old}")
-        w.put(f"store {vector} {x}, {pointers} {at}")
-        return
-    name, size = _masked(w, "scatter")
-    w.put(f"call void {name}({vector} {x}, {pointers} {at}, i32 {size}, {masks} {mask})")
+def in_memory(w: Writer, x: str, t: str) -> str:
+    """Store a vector, and return where it is."""
+    at = w.array(1, w.types.of(t))
+    w.put(f"store {w.types.of(t)} {x}, {w.types.own} {at}")
+    return at
 
 
-def _masked(w: Writer, what: str, t: str = "f") -> tuple[str, int]:
-    """The intrinsic, and the alignment of what it moves."""
-    size = w.types.memory(t)[1]
-    return f"@llvm.masked.{what}.v{w.types.lanes}{t}{8 * size}.v{w.types.lanes}p0", size
+def of_lane(w: Writer, at: str, element: str, lane: str) -> str:
+    """A lane's number of a vector in memory."""
+    at = w.assign(f"getelementptr {element}, {w.types.own} {at}, i64 {lane}")
+    return w.assign(f"load {element}, {w.types.own} {at}")
+
+
+def place_in_lane(w: Writer, array: Expr, row: str, column: int, lane: str) -> str:
+    """Write the address of the number of one lane, in a row of its own."""
+    lanes, element, own = w.types.lanes, w.types.element, w.types.own
+    step = w.assign(f"sext i32 {row} to i64")
+    step = w.assign(f"mul i64 {step}, {array.attr.columns * lanes}")
+    at = w.assign(f"getelementptr {element}, {own} {w.names[array]}, i64 {step}")
+    at = w.assign(f"getelementptr {element}, {own} {at}, i64 {lane}")
+    return w.assign(f"getelementptr {element}, {own} {at}, i64 {column * lanes}") if column else at
 
 
 ROWS: dict[str, Row] = {

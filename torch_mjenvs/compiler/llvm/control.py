@@ -6,12 +6,13 @@ world simply branches.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..expr import Expr
 from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While
-from .arrays import own_places, place, scatter
+from .arrays import in_memory, of_lane, own_places, place, place_in_lane
 from .writer import Row, Writer
 
 
@@ -147,23 +148,50 @@ def _put_in_shared_row(w: Writer, put: OwnPut, active: object) -> None:
 
 
 def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
-    """Write puts under one mask into rows of each world's own. Where no world of the vector puts anything, as is most
-    often so of what few worlds find, a branch saves the stores, which take as long whatever the mask.
+    """Write puts under one mask into rows of each world's own.
+
+    Most often few worlds of a vector put anything, so a loop goes through these, a lane at a time. (One instruction can
+    store a whole vector, each number in a place of its own, but takes as long whatever its mask.)
     """
     own_mask = puts[0].mask
     mask = active if own_mask is None else logical_and(w, active, own_mask)
     bits = mask if isinstance(mask, str) else w.value(mask, "b")
     numbers = [(w.value(put.value, "f"), w.value(put.row, "i")) for put in puts]
-    skip = w.types.lanes > 1 and isinstance(own_mask, Expr)
-    body, join = w.fresh_labels("body", "join") if skip else ("", "")
-    if skip:
-        w.put(f"br i1 {any_bit(w, bits)}, label %{body}, label %{join}")
-        w.label(body)
-    for put, (x, row) in zip(puts, numbers, strict=True):
-        scatter(w, own_places(w, put.array, row, put.column), bits, x)
-    if skip:
-        w.put(f"br label %{join}")
-        w.label(join)
+    if w.types.lanes == 1:
+        for put, (x, row) in zip(puts, numbers, strict=True):
+            at = own_places(w, put.array, row, put.column)
+            old = w.assign(f"load {w.types.element}, {w.types.own} {at}")
+            w.put(f"store {w.types.element} {select(w, bits, x, old, 'f')}, {w.types.own} {at}")
+        return
+    values = [in_memory(w, x, "f") for x, _ in numbers]
+    rows = {row: in_memory(w, row, "i") for _, row in numbers}
+    with each_lane(w, bits) as lane:
+        places = {row: of_lane(w, at, "i32", lane) for row, at in rows.items()}
+        for put, at, (_, row) in zip(puts, values, numbers, strict=True):
+            to = place_in_lane(w, put.array, places[row], put.column, lane)
+            w.put(f"store {w.types.element} {of_lane(w, at, w.types.element, lane)}, {w.types.own} {to}")
+
+
+@contextlib.contextmanager
+def each_lane(w: Writer, bits: str) -> Iterator[str]:
+    """Write a loop around what is written inside, for each lane in which a mask holds: its number, an i64."""
+    mask = w.types.mask
+    first = w.assign(f"bitcast {w.types.of('b')} {bits} to {mask}")
+    head, out = w.fresh_labels("lane", "out")
+    some = w.assign(f"icmp ne {mask} {first}, 0")
+    before = w.block
+    w.put(f"br i1 {some}, label %{head}, label %{out}")
+    w.label(head)
+    variables = Variables(w, before)
+    left = variables.add(w.fresh("left"), mask, first)
+    lane = w.assign(f"call {mask} @llvm.cttz.{mask}({mask} {left}, i1 true)")
+    yield w.assign(f"zext {mask} {lane} to i64")
+    less = w.assign(f"sub {mask} {left}, 1")
+    rest = w.assign(f"and {mask} {left}, {less}")  # without its lowest bit
+    variables.close([rest])
+    some = w.assign(f"icmp ne {mask} {rest}, 0")
+    w.put(f"br i1 {some}, label %{head}, label %{out}")
+    w.label(out)
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:
