@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array
-from ....compiler.control import count_while, when_any
+from ....compiler.control import choose_all, count_while, when_any
 from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
@@ -66,19 +66,20 @@ def find_patch(
         outwards = choose(both, scale(face_b[:3], -1.0), at.normal)  # of `at`
         towards = choose(first, scale(outwards, -1.0), outwards)
         most = max(one.solids.most_corners, ROUND)
-        spots, cut = [], _cut_off(at, of, both, margin, most)
-        for corner, dist, there, _ in cut:
-            spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
-        some = logical_and(some, spots[0][0] < margin)
 
         def parts() -> list[Scalar]:
             ends = [choose(first, one.seen(p), two.seen(p)) for p in (of.corner(float(k)) for k in (0, 1))]
             face = select(first, on_b[3], select(both, face_a[3], on_a[3]))
-            on = select(some, select(first, 2.0, 1.0), 0.0)
-            return [on, select(both, 1.0, 0.0), face, face_b[3], *ends[0], *ends[1]]
+            return [select(first, 2.0, 1.0), select(both, 1.0, 0.0), face, face_b[3], *ends[0], *ends[1]]
 
-        found = Patch(for_derivatives(parts), [sides for *_, sides in cut])
-        return [choose(some, new, old) for new, old in zip(spots, carry[0], strict=True)], found
+        def cut(carry: tuple[list[list[Scalar]], Patch]) -> tuple[list[list[Scalar]], Patch]:
+            spots, cut = [], _cut_off(at, of, both, margin, most)
+            for corner, dist, there, _ in cut:
+                spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
+            found = Patch(for_derivatives(parts), [sides for *_, sides in cut])
+            return choose_all(spots[0][0] < margin, (spots, found), carry)
+
+        return when_any(some, cut, carry)
 
     found: tuple[list[list[Scalar]], Patch] = when_any(
         logical_and(several, spot[0] < margin), patch, (alone, Patch.none())
