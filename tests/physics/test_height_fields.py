@@ -13,12 +13,14 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 from two_geoms import expected
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
+from torch_mjenvs.physics.collision.convex.deepest import deepest
 from torch_mjenvs.physics.collision.convex.hull import Hull
-from torch_mjenvs.physics.collision.hfield.prisms import Prism, touch_ball, touch_core
+from torch_mjenvs.physics.collision.hfield.prisms import Prism, is_apart, touch_ball, touch_core
 from torch_mjenvs.physics.collision.shapes import SHAPES, most_contacts
 from torch_mjenvs.physics.collision.solids import NO_CELLS
 from torch_mjenvs.physics.constraints.contacts import MANY
@@ -250,15 +252,19 @@ def test_contacts_written_out_one_by_one_are_as_in_mujoco(option, vary):
     assert sum(x.ncon for x in d) > 2
 
 
+def any_prism(rng: np.random.Generator) -> Prism:
+    """One of a cell's two prisms, seen from somewhere near it, also from below and inside."""
+    at = rng.uniform([-0.2, -0.2, -0.3], [0.8, 0.6, 0.6])
+    x, y, (a, b, c) = 0.6, 0.4, rng.uniform(0.1, 0.5, 3)
+    tops = [[[0, y, a], [0, 0, b], [x, y, c]], [[0, 0, a], [x, y, b], [x, 0, c]]][rng.integers(2)]
+    return Prism([[float(p - q) for p, q in zip(top, at, strict=True)] for top in tops], -0.2 - float(at[2]))
+
+
 def test_the_depth_of_a_sphere_is_what_the_search_finds():
     """In single prisms, near and far, from all sides, below, and inside, where MuJoCo itself is less exact."""
     rng, inside = np.random.default_rng(0), 0
     for _ in range(300):
-        at = rng.uniform([-0.2, -0.2, -0.3], [0.8, 0.6, 0.6])
-        x, y, (a, b, c) = 0.6, 0.4, rng.uniform(0.1, 0.5, 3)
-        tops = [[[0, y, a], [0, 0, b], [x, y, c]], [[0, 0, a], [x, y, b], [x, 0, c]]][rng.integers(2)]
-        tops = [[float(p - q) for p, q in zip(top, at, strict=True)] for top in tops]
-        prism = Prism(tops, -0.2 - float(at[2]))
+        prism = any_prism(rng)
         hull = SHAPES[GeomType.SPHERE].hull
         assert hull
         size = hull([0.07]) | NO_CELLS._asdict()
@@ -269,6 +275,21 @@ def test_the_depth_of_a_sphere_is_what_the_search_finds():
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)
         inside += got[0] < -0.07
     assert 30 < inside < 200
+
+
+@pytest.mark.parametrize("kind", ["CAPSULE", "ELLIPSOID", "CYLINDER", "BOX"])
+def test_what_is_seen_to_be_apart_from_a_prism_does_not_touch_it_and_most_is_seen(kind):
+    rng, margin = np.random.default_rng(0), 0.01
+    hull_of, sizes = SHAPES[GeomType[kind]].hull, {"CAPSULE": [0.03, 0.1], "CYLINDER": [0.1, 0.03]}
+    size = hull_of(sizes.get(kind, [0.1, 0.04, 0.02])) | NO_CELLS._asdict()
+    counts = {(touch, apart): 0 for touch in (False, True) for apart in (False, True)}
+    for _ in range(300):
+        prism = any_prism(rng)
+        mat = Rotation.from_quat(rng.normal(size=4)).as_matrix().ravel().tolist()
+        shape = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=mat, solids=None))
+        touch = touch_core if kind in ("CAPSULE", "BOX") else deepest
+        counts[touch(prism, shape, margin)[0] < margin, is_apart(prism, shape, margin)] += 1
+    assert not counts[True, True] and counts[True, False] > 50 and counts[False, True] > counts[False, False] > 0
 
 
 def test_forces_on_feet_are_those_of_mujoco():

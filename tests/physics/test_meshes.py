@@ -42,6 +42,7 @@ MESHES = {
     "wedge": np.array([[x, y, z] for x, y in ((0, 0), (0.3, 0), (0, 0.25)) for z in (-0.1, 0.1)]),
     "rock": _rock(60),
     "boulder": _rock(400),
+    "knob": np.concatenate([_rock(8), 0.05 * _rock(300) + [0.1, 0.2, 0.15]]),  # most of its edges are short
 }
 SHAPES = ROUND_AND_FLAT | {"disc": 'type="cylinder" size=".3 .1"'}
 
@@ -183,7 +184,7 @@ def test_meshes_fall_on_each_other_as_in_mujoco():
     assert kinds >= {(0, 7), (6, 7), (7, 7)}
 
 
-@pytest.mark.parametrize("name", ["tetrahedron", "brick", "rock", "boulder"])
+@pytest.mark.parametrize("name", ["tetrahedron", "brick", "rock", "boulder", "knob"])
 def test_the_furthest_vertex_is_in_the_cell_of_a_direction(name):
     mesh = read_meshes(model(f"<body>{geom(name)}</body>", name), [0])
     solids, rng = solids_of(mesh), np.random.default_rng(0)
@@ -194,6 +195,13 @@ def test_the_furthest_vertex_is_in_the_cell_of_a_direction(name):
     points = np.array(mesh[0].vertices)
     assert np.allclose((np.stack([k.numpy() for k in x], 1) * n).sum(1), (n @ points.T).max(1), rtol=0, atol=1e-15)
     assert np.allclose(points[v.numpy().astype(int) - 8], np.stack([k.numpy() for k in x], 1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("name", "most"), [("boulder", 6), ("knob", 8)])
+def test_few_vertices_are_looked_at_in_a_cell(name, most):
+    solids = solids_of(read_meshes(model(f"<body>{geom(name)}</body>", name), [0]))
+    counts = np.array(solids.cells.values[1::2])
+    assert np.mean(counts[counts > 0]) < most and solids.most_likely == np.max(counts) < 80
 
 
 def test_friction_and_places_of_meshes_vary_from_world_to_world():
