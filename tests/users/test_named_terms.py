@@ -308,14 +308,17 @@ def agent_of(env: TorchVectorEnv, horizon: int):
 class Short(Carts):
     """Truncated again and again, and a longer time limit than a rollout."""
 
+    named: bool = True
+
     def outcome(self, m, before, action, after):
-        done = after.memory["steps"] > 3.5 + after.memory["late"]
-        return Outcome({"place": after.qpos[0] + 1.0}, truncated={"often": done})
+        often, four = after.memory["steps"] > 3.5 + after.memory["late"], after.memory["steps"] > 3.5
+        return Outcome({"place": after.qpos[0] + 1.0}, truncated={"often": often} if self.named else four)
 
 
 @torch.no_grad()
-def test_the_value_of_every_episode_that_a_task_truncates_counts():
-    _, agent = agent_of(make(task=Short, copy=False, max_episode_steps=1000), 32)
+@pytest.mark.parametrize("named", [True, False])
+def test_the_value_of_every_episode_that_a_task_truncates_counts(named):
+    _, agent = agent_of(make(task=Short(named=named), copy=False, max_episode_steps=1000), 32)
     s, normalise = agent.settings, agent.obs_moments.normalise
     data = {name: x.clone() for name, x in agent.rollout().items()}
     assert data["truncated"].sum(0).min() > 1 and not data["terminated"].any()
