@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gymnasium
@@ -290,6 +290,24 @@ def test_a_rollout_has_what_ended_episodes_tell(wrapped):
         for name in ALL:
             assert torch.equal(data[name][t], final[name])
     assert {*ALL} <= {*data}
+
+
+@dataclass(frozen=True)
+class Telling(Carts):
+    def outcome(self, m, before, action, after):
+        found = super().outcome(m, before, action, after)
+        return replace(found, info={"reward": 7.0, "terminated": 1.0, "truncated": 1.0})
+
+
+def test_a_rollout_has_the_wrappers_rewards_whatever_a_task_tells():
+    around, twin = (wrappers.ClipReward(make(task=Telling), -0.1, 0.1) for _ in range(2))
+    around.reset(seed=1), twin.reset(seed=1)
+    action = torch.zeros(N, twin.single_action_space.shape[0], device=twin.device)
+    data = around.capture(lambda obs: action, LIMIT)()
+    for t in range(LIMIT):
+        _, *expected, _ = twin.step(action)
+        for name, x in zip(("reward", "terminated", "truncated"), expected, strict=True):
+            assert torch.equal(data[name][t], x), name
 
 
 # our own PPO

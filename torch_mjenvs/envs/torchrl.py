@@ -147,7 +147,7 @@ class TorchRLEnv(EnvBase):
         self._parts = _keyed(engine.layout.observation.parts(form))
         self._pixels = None if pictures is None else Pixels(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
-        self._info_keys = tuple(info_keys)
+        self._info_keys = (info_keys,) if isinstance(info_keys, str) else tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]
         if unknown:
@@ -168,6 +168,8 @@ class TorchRLEnv(EnvBase):
         for taken, what in ((TAKEN, "TorchRL's own"), ({*self._info_keys}, "among info_keys")):
             if both := sorted(names & taken):
                 raise ValueError(f"the task's observations have the names {both}, which are {what}: rename them")
+        if both := sorted(TAKEN & {*self._info_keys}):
+            raise ValueError(f"info_keys names {both}, which are TorchRL's own: rename them in the task's info")
 
     def extra_repr(self) -> str:
         """Return the text that `repr` shows within the brackets."""
