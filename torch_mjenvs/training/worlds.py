@@ -16,7 +16,6 @@ from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
 
-
 LONGEST = 1000  # steps of an episode that is scored, of a task without a time limit
 
 
