@@ -63,7 +63,8 @@ def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any)
     env = make(env_id, num_envs, device, **kwargs)
     if env.engine.max_episode_steps is None:
         env.close()
-        print(f"episodes of {env_id} have no time limit: for scores they are cut after {LONGEST} steps", file=sys.stderr)
+        text = f"episodes of {env_id} have no time limit: for scores they are cut after {LONGEST} steps"
+        print(text, file=sys.stderr)
         env = make(env_id, num_envs, device, max_episode_steps=LONGEST, **kwargs)
     return env
 
