@@ -167,7 +167,7 @@ def test_other_files_are_refused(grouped, tmp_path):
     with pytest.raises(ValueError, match=r"must end in .onnx \(ONNX\), .pt or .ts"):
         grouped.export(tmp_path / "x.tflite")
     for name in ("x.onnx", "x.ts", "x.npz"):
-        with pytest.raises(FileNotFoundError, match="there is no folder .*missing"):
+        with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing"):
             grouped.export(tmp_path / "missing" / name)
 
 
@@ -198,5 +198,5 @@ def test_the_command_tells_the_bounds_and_the_fields(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["export", "TorchHopper-v0", str(tmp_path / "hopper.txt")])
     assert "must end in .onnx" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="there is no folder .*nowhere"):
+    with pytest.raises(SystemExit, match=r"there is no folder .*nowhere"):
         main(["export", "TorchHopper-v0", str(tmp_path / "nowhere" / "hopper.npz")])
