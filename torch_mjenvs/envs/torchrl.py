@@ -85,7 +85,8 @@ class TorchRLEnv(EnvBase):
     Before that, streams come from torch's global generator.
 
     `reset(td, set_state=True)` puts worlds, those of the mask in td["_reset"] where there is one, into the state in td:
-    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave.
+    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave. What else
+    is in td counts as it is, "obs" included: of a state that you change, give what you mean alone.
     `reset(state=...)` does so through transforms, too.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
@@ -243,6 +244,8 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         known = [name for name in STATE if name in engine.buffers]
         state = state.select(*known, strict=False).to(self.device)
+        for name, x in state.items():
+            as_tensor(name, x, tuple(engine.view(name).shape), self.device)
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
