@@ -345,6 +345,8 @@ class Engine(Varied):
             for name, x in old.items():
                 new = self.view(name)
                 new.copy_(torch.where(still.view(-1, *[1] * (new.ndim - 1)), x, new))
+            if self._params:
+                self._params.followed()
             total += torch.where(still, 0.0, self.reward)
             still |= self.terminated | self.truncated
         self.reward.copy_(total)
@@ -449,6 +451,7 @@ class Engine(Varied):
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of all buffers by name, (N, width); `load_state_dict` goes on exactly from there."""
+        self._follow()
         return {name: view.clone() for name, view in self._views.items()}
 
     @exclusive

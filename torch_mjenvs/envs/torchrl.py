@@ -244,6 +244,8 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         known = [name for name in STATE if name in engine.buffers]
         state = state.select(*known, strict=False).to(self.device)
+        if "params" in state and "derived" not in state:
+            raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
         for name, x in state.items():
             as_tensor(name, x, tuple(engine.view(name).shape), self.device)
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
