@@ -108,7 +108,7 @@ class Policy(nn.Module):
             raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
         if not file.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(file.parent)!r}")
-        network = copy.deepcopy(self.network).cpu().float()
+        network = copy.deepcopy(self.network).cpu().float().requires_grad_(False)
         if file.suffix == ".onnx":
             export.to_onnx(network, inputs, metadata, file)
         elif file.suffix == ".npz":
