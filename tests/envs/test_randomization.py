@@ -290,6 +290,24 @@ def test_what_does_not_vary_cannot_be_set():
     assert env.params == {}
 
 
+def test_a_tensor_of_parameters_or_memory_is_not_replaced_in_silence():
+    env = make(Loaded, randomize=None)
+    env.reset(seed=SEED)
+    mass = env.params["body_mass"].clone()
+    for replace in (
+        lambda: operator.setitem(env.params, "body_mass", mass),
+        lambda: env.params.update(body_mass=mass),
+        lambda: operator.ior(env.params, {"body_mass": mass}),
+    ):
+        with pytest.raises(TypeError, match=r"params\['body_mass'\] = ... would change nothing: write into the tensor"):
+            replace()
+    env.params["body_mass"] *= 2
+    assert torch.equal(env.params["body_mass"], 2 * mass)
+    single = TorchEnv("Hopper", vary="body_mass")
+    with pytest.raises(ValueError, match=r"env.params\['body_mass'\] is a copy: call env.set_params"):
+        single.params["body_mass"][1] = 2.0
+
+
 def test_a_task_that_draws_what_cannot_vary_is_told_where():
     @dataclass(frozen=True)
     class Wrong(Cart):

@@ -10,6 +10,7 @@ import inspect
 import linecache
 import math
 import random
+import sys
 import threading
 import traceback
 import warnings
@@ -357,8 +358,8 @@ class Contract:
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError where it draws from NumPy's or Python's generator, the same for all worlds and episodes. In a
-        program of several threads, where it may have been another one that drew, it warns.
+        Raises ValueError where it draws from NumPy's, Python's or torch's generator, the same for all worlds and
+        episodes. In a program of several threads, where it may have been another one that drew, it warns.
         """
         before = drawn()
         try:
@@ -370,7 +371,7 @@ class Contract:
                 error.add_note(RECORDED)
             raise
         if drawn() != before:
-            text = "draws from np.random or random, whose numbers would be the same in all worlds and episodes: use rng"
+            text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
             told = self.error(function, ValueError, text)
             if threading.active_count() == 1:
                 raise told
@@ -415,9 +416,11 @@ class Contract:
 
 
 def drawn() -> tuple[Any, ...]:
-    """Return where NumPy's and Python's generators are."""
+    """Return where NumPy's, Python's and torch's generators are."""
     _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
-    return key.tobytes(), rest, random.getstate()  # type: ignore[union-attr]
+    torch = sys.modules.get("torch")  # which recording does without
+    torchs = torch and torch.get_rng_state().numpy().tobytes()
+    return key.tobytes(), rest, random.getstate(), torchs  # type: ignore[union-attr]
 
 
 def width_of(x: Scalar | list[Scalar]) -> int:
