@@ -524,6 +524,13 @@ def test_names_of_a_tasks_fields():
     with pytest.raises(TypeError, match=r"fields \['height'\] of Ambiguous"):
         TorchVectorEnv(Ambiguous())
 
+    @dataclass(frozen=True)
+    class Limited(Hopper):
+        max_episode_steps: int = 7
+
+    with pytest.raises(TypeError, match="write it without a type, as in max_episode_steps = 500"):
+        TorchVectorEnv(Limited())
+
 
 def test_task_must_say_all():
     """A task that leaves something out is refused when the environment is made."""
