@@ -266,6 +266,16 @@ def test_tianshou_leaves_worlds_that_have_ended_as_they_are():
         assert x.ndim == 0 or torch.equal(x[1:], before[name][1:]), name
 
 
+def test_tianshou_leaves_the_stacks_of_pictures_of_worlds_that_wait_as_they_are():
+    env = adapter("TianshouVectorEnv")(make(DISABLED, pixels={"width": 8, "height": 8, "stack": 3}))
+    env.reset()
+    env.step(np.ones((N, 3)))
+    before = env.env.obs.clone()
+    env.step(np.ones((1, 3)), [1])
+    waits = [0, *range(2, N)]
+    assert torch.equal(env.env.obs[waits], before[waits]) and not torch.equal(env.env.obs[1], before[1])
+
+
 def test_tianshou_refuses_wrappers_that_count():
     ours = adapter("TianshouVectorEnv")
     ours(wrappers.RescaleAction(make(DISABLED), -2.0, 2.0)).reset()
