@@ -243,7 +243,7 @@ class Engine(Varied):
     def params(self) -> dict[str, torch.Tensor]:
         """The parameters that vary, by name: (N, ...), at fixed addresses; what follows from them is `Varied.params`'s.
         """
-        found = super().params
+        found = self._params.views if self._params else {}
         return found if torch.compiler.is_compiling() else Held(found, "params")
 
     @property
