@@ -94,9 +94,9 @@ class Policy(nn.Module):
         task, the activation, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if
         it is given. An .npz holds the arrays of `network` for NumPy.
 
-        Raises ValueError for another kind of file and for a space of another size, FileExistsError where the file is a
-        policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
-        which ONNX needs.
+        Raises ValueError for another kind of file and for a space of another size, FileNotFoundError where there is no
+        such folder, FileExistsError where the file is a policy that only this package reads, such as a run's policy.pt,
+        and ImportError without the extra `export`, which ONNX needs.
         """
         from . import export
 
@@ -106,7 +106,9 @@ class Policy(nn.Module):
         metadata["activation"] = self.activation
         if file.suffix in (".pt", ".ts") and _is_policy(file):
             raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
-        network = copy.deepcopy(self.network).cpu()
+        if not file.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {str(file.parent)!r}")
+        network = copy.deepcopy(self.network).cpu().float().requires_grad_(False)
         if file.suffix == ".onnx":
             export.to_onnx(network, inputs, metadata, file)
         elif file.suffix == ".npz":

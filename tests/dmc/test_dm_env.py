@@ -105,6 +105,15 @@ def test_arguments_are_dm_controls() -> None:
     assert other.observation_spec()["observations"].shape == env.observation_spec()["observations"].shape[1:]
     half = torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"control_timestep": 0.02})
     assert half.env.engine.max_episode_steps == 500
+    endless = torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"time_limit": float("inf")})
+    assert endless.env.engine.max_episode_steps is None
+    for limit in (0, -1.0, float("nan"), "10"):
+        with pytest.raises(ValueError, match="time_limit must be a number of seconds above 0"):
+            torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"time_limit": limit})
+    with pytest.raises(ValueError, match="num_envs must be a positive whole number, not 0"):
+        torch_mjenvs.dmc.load("cartpole", "balance", num_envs=0)
+    with pytest.raises(ValueError, match=r"n_sub_steps must be a positive whole number, not 2\.0"):
+        torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"n_sub_steps": 2.0})
     with pytest.raises(ValueError, match=r"no task 'cartpole-fly': choose from \['cartpole-balance'"):
         torch_mjenvs.dmc.load("cartpole", "fly")
     with pytest.raises(TypeError, match="cartpole-balance does not take"):
@@ -127,6 +136,8 @@ def test_actions_have_the_shape_of_their_spec_or_are_one_number_as_in_dm_control
         np.testing.assert_array_equal(env.step(np.full(shape, 0.5)).observation["position"], one)
         with pytest.raises(ValueError, match=f"action must be of shape {re.escape(str(shape))}"):
             env.step(np.zeros(wrong))
+        with pytest.raises(TypeError, match="action must be of real numbers"):
+            env.step(None)
 
 
 def cartpole(num_envs: int | None) -> dm_env.Environment:

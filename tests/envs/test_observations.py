@@ -315,6 +315,10 @@ class Given(Named):
         ({"gives": lambda w: {"a": []}}, ValueError, "'a' is an empty list"),
         ({"gives": lambda w: {"a": [[1.0, 2.0], [3.0]]}}, ValueError, "'a' must be of lists that are all of one shape"),
         ({"gives": lambda w: {"a": [1.0, "x"]}}, TypeError, r"a\[1\] must be a number"),
+        (
+            {"gives": lambda w: {"actor": {"a": w.qpos}, "critic": {"b": w.qvel}}, "noise": {"a": 0.1}}, ValueError,
+            r"names of the group 'policy', and the groups of observe are \['actor', 'critic'\]",
+        ),
         ({"gives": lambda w: {}}, ValueError, "names that are strings"),
         ({"gives": lambda w: {1: 2.0}}, ValueError, "names that are strings"),
         (

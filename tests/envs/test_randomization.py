@@ -147,6 +147,30 @@ def test_what_is_written_into_params_counts_from_the_next_step_on():
     beside_mujoco(env, 4)
 
 
+@pytest.mark.parametrize("how", ["copied", "loaded", "TorchRL"])
+def test_a_state_taken_after_parameters_were_set_goes_on_with_them(how):
+    """And with all that follows from them, though no step has asked for it yet."""
+    env, again = (make(Hopper, limit=-1, randomize=None, vary="body_mass") for _ in range(2))
+    for x in (env, again):
+        x.reset(seed=SEED)
+        x.set_state(x.qpos - 0.05, x.qvel)  # on the ground, whose forces depend on it
+    env.set_params({"body_mass": env.params["body_mass"] * 3})
+    if how == "copied":
+        again = copy.deepcopy(env)
+    elif how == "loaded":
+        again.load_state_dict(env.state_dict())
+    else:
+        module = pytest.importorskip("torch_mjenvs.envs.torchrl")
+        ours = module.TorchRLEnv(Hopper, 4, dtype=torch.float64, vary="body_mass")
+        ours.reset()
+        ours.set_params({"body_mass": env.params["body_mass"]})
+        again.load_state_dict(again.state_dict() | ours.get_state().select("params", "derived").to_dict())
+        with pytest.raises(ValueError, match="a state with params has derived, too"):
+            ours.reset(ours.get_state().exclude("derived"), set_state=True)
+    steps = torch.rand(5, 4, 3, generator=torch.Generator("cpu").manual_seed(0), dtype=torch.float64, device="cpu")
+    assert torch.equal(run(again, steps), run(env, steps))
+
+
 def test_who_sets_one_world_s_parameters_leaves_the_bits_of_all_others():
     steps, found = actions(5, 4), []
     for touched in (False, True):
@@ -264,6 +288,24 @@ def test_what_does_not_vary_cannot_be_set():
     with pytest.raises(ValueError, match="'body_mass' does not vary in this environment: pass vary="):
         env.set_params({"body_mass": 1.0})
     assert env.params == {}
+
+
+def test_a_tensor_of_parameters_or_memory_is_not_replaced_in_silence():
+    env = make(Loaded, randomize=None)
+    env.reset(seed=SEED)
+    mass = env.params["body_mass"].clone()
+    for replace in (
+        lambda: operator.setitem(env.params, "body_mass", mass),
+        lambda: env.params.update(body_mass=mass),
+        lambda: operator.ior(env.params, {"body_mass": mass}),
+    ):
+        with pytest.raises(TypeError, match=r"params\['body_mass'\] = ... would change nothing: write into the tensor"):
+            replace()
+    env.params["body_mass"] *= 2
+    assert torch.equal(env.params["body_mass"], 2 * mass)
+    single = TorchEnv("Hopper", vary="body_mass")
+    with pytest.raises(ValueError, match=r"env.params\['body_mass'\] is a copy: call env.set_params"):
+        single.params["body_mass"][1] = 2.0
 
 
 def test_a_task_that_draws_what_cannot_vary_is_told_where():

@@ -133,6 +133,8 @@ ANSWERS = {
     "a weight has no term": (
         "outcome", terms("upright", weights={"upright": 1.0, "uprigth": 1.0}), ValueError,
         r"there is no term for the weight 'uprigth'; there is one for \['upright'\]"),
+    "a weight is there twice": (
+        "outcome", terms("up", weights=(("up", 1.0), ("up", 2.0))), ValueError, r"weights has \['up'\] more than once"),
     "weights of one number": (
         "outcome", lambda *_: Outcome(1.0, weights={"upright": 1.0}), ValueError, "and the reward is one number"),
     "weights that are no dict": (
@@ -187,6 +189,10 @@ ANSWERS = {
         "outcome", lambda *_: Outcome(1.0, False, {"place": 1.0}), ValueError, "'place' is one number, and a list"),
     "info has a name that is taken": (
         "reset_info", lambda *_: {"bad_state": 1.0}, ValueError, "'bad_state' is the environment's own"),
+    "info has the name of what SAME_STEP adds": (
+        "outcome", lambda *_: Outcome(1.0, info={"final_obs": 1.0}), ValueError, "'final_obs' is the environment's"),
+    "info has the name of a mask": (
+        "outcome", lambda *_: Outcome(1.0, info={"_x": 1.0}), ValueError, "'_x' and all that begin with _, masks of"),
 }  # fmt: skip
 
 

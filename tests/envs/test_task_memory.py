@@ -429,6 +429,8 @@ def test_no_two_draws_are_the_same():
 def test_set_state_gives_the_memory_that_the_episode_began_with():
     env = make(Goal)
     obs, _ = env.reset(seed=SEED)
+    with pytest.raises(TypeError, match=r"memory\['goal'\] = ... would change nothing"):
+        env.engine.memory["goal"] = obs[:, 0]
     offset = obs[:, 4] - obs[:, 0]
     run(env, actions(3))
     qpos = torch.full((WORLDS, 2), 0.125, dtype=torch.float64, device=env.device)

@@ -263,3 +263,30 @@ def test_a_clip_bounds_numbers_and_leaves_a_nan_one(bounds):
     for (a, b), x in zip(pay.tolist(), want, strict=True):
         plain = Outcome({"pay": 30.0 * a, "root": sqrt(b)}, scale=0.5, clip=bounds)
         assert plain.total() == pytest.approx(x, nan_ok=True)
+
+
+@dataclass(frozen=True)
+class Fast(Task):
+    """An episode that begins at rest, and is cut where the cart is fast: at first it is known not to be."""
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+
+    def reset(self, m, rng):
+        return [0.0, 0.0], [0.0, 0.0]
+
+    def observe(self, m, world):
+        return world.qvel
+
+    def outcome(self, m, before, action, after):
+        return Outcome(1.0, {"fell": after.qpos[1] > 1.0}, truncated=after.qvel[0] > 0.5)
+
+
+def test_what_is_false_of_the_first_state_alone_is_a_reason_too():
+    env = make(task=Fast(), n=1)
+    env.reset(seed=0)
+    assert env.engine.layout.truncates
+    steps = [env.step(torch.full((1, 1), 3.0, dtype=env.dtype)) for _ in range(20)]
+    ends = [bool(truncated) for *_, truncated, _ in steps]
+    assert any(ends)
+    assert [bool(info["final_info"]["episode_end/truncated"]) for *_, info in steps] == ends

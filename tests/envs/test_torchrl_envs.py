@@ -370,6 +370,9 @@ def test_wrong_calls():
         TransformedEnv(env, StepCounter()).reset(td.clone().update(before), set_state=True)
     with pytest.raises(ValueError, match="qpos must be of shape"):
         env.reset(state=TensorDict({"qpos": torch.zeros(N, 2), "qvel": torch.zeros(N, 6)}, [N]))
+    for name in ("obs", "elapsed_steps", "qacc_warmstart"):  # none is spread over others
+        with pytest.raises(ValueError, match=f"{name} must be of shape"):
+            env.reset(state=before.clone().set(name, torch.ones(N, 1, dtype=before[name].dtype)))
     with pytest.raises(ValueError, match="make another"):
         env.to("meta")
     assert env.to(env.device) is env

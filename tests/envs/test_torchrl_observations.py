@@ -94,4 +94,11 @@ def test_names_that_are_torchrls_own_are_refused():
             return {"x": world.qpos[1]}
 
     with pytest.raises(ValueError, match=r"the names \['x'\], which are among info_keys"):
-        make(Informing, info_keys=("x",))
+        make(Informing, info_keys="x")
+
+    class Acting(Informing):
+        def reset_info(self, m, world):
+            return {"action": world.qpos[0]}
+
+    with pytest.raises(ValueError, match=r"info_keys names \['action'\], which are TorchRL's own: rename them"):
+        make(Acting, info_keys=("action",))

@@ -258,6 +258,16 @@ def test_a_captured_rollout_goes_through_all(mode):
     assert ends > N
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_function_may_work_in_place(copy):
+    ours, twin = (wrappers.TransformObservation(make(copy=copy), f) for f in (lambda x: x.mul_(2), lambda x: x * 2))
+    first, expected = ours.reset(seed=0)[0], twin.reset(seed=0)[0]
+    assert first.equal(expected) and ours.obs.equal(expected) and ours.obs.equal(expected)
+    rollout, other = (env.capture(lambda obs: obs[:, :3], 4) for env in (ours, twin))
+    for _ in range(2):
+        assert all(x.equal(y) for x, y in zip(rollout().values(), other().values(), strict=True))
+
+
 def test_a_capture_needs_to_know_what_is_shown():
     env = everything()
     with pytest.raises(ResetNeeded):
@@ -281,6 +291,7 @@ def test_a_capture_needs_to_know_what_is_shown():
         (lambda e: wrappers.DtypeObservation(e, np.float16), TypeError, "dtype"),
         (lambda e: wrappers.ClipReward(e), InvalidBound, "both be None"),
         (lambda e: wrappers.ClipReward(e, 1.0, 0.0), InvalidBound, "min_reward"),
+        (lambda e: wrappers.ClipReward(e, float("nan")), InvalidBound, "min_reward"),
         (
             lambda e: wrappers.TransformObservation(e, lambda x: x[:, :2]).reset(),
             ValueError,

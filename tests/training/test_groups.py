@@ -188,7 +188,8 @@ def test_a_run_starts_with_what_another_learned(tmp_path, monkeypatch, capsys):
     ("env_id", "flags", "error"),
     [
         (NAMED, [], "obs_groups is .*, here None"),
-        (GROUPED, ["--actor", "16"], r"its theta is float32 \(\d+,\), not float32"),
+        (GROUPED, ["--actor", "16"], r"actor is \(.*\), here \(16,\)"),
+        (GROUPED, ["--activation", "relu"], "activation is tanh, here relu"),
         (GROUPED, ["--obs-groups", "critic=policy"], "obs_groups is"),
         (GROUPED, ["--resume"], "give one of them"),
     ],

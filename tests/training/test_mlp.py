@@ -131,6 +131,8 @@ def test_copies_and_saved_states_are_a_sequentials(launches):
     assert torch.equal(ours(torch.ones(2, 11)), expected) and not torch.equal(copied(torch.ones(2, 11)), expected)
     copied.load_state_dict(net.state_dict())
     assert torch.equal(copied(torch.ones(2, 11)), expected)
+    assert type(ours[:-1]) is nn.Sequential and ours[-1] is ours[len(ours) - 1]
+    torch.testing.assert_close(ours[1:](ours[0](x)).double(), net(x.double()), rtol=1e-5, atol=1e-6)
     parts = torch.randn(2, 3, 22)[..., ::2]  # rows in more dimensions, and apart from each other
     torch.testing.assert_close(ours(parts).double(), net(parts.double()), rtol=1e-5, atol=1e-6)
     assert ours(x[0]).shape == (3,) and ours(torch.empty(0, 11)).shape == (0, 3)

@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 import gymnasium
 import pytest
 import torch
 from processes import run
 
-from torch_mjenvs import pretrained
-from torch_mjenvs.training import originals, ppo, scores
+from torch_mjenvs import Outcome, Task, TorchVectorEnv, pretrained
+from torch_mjenvs.training import originals, ppo, scores, worlds
 from torch_mjenvs.training.originals import Shared, processes_for, without_the_warning_of_settotalmass
 from torch_mjenvs.training.worlds import make
 
@@ -67,6 +68,36 @@ def test_scores_of_a_compiled_policy_do_not_depend_on_who_steps_beside_whom():
             there = Shared("Hopper-v5", 67, processes, {})
             assert torch.equal(scores._side_by_side(agent.act, there, 3, "cpu").returns, expected)
     assert len(set(expected.tolist())) == 67
+
+
+@dataclass(frozen=True)
+class Endless(Task):
+    max_episode_steps = None
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+
+    def reset(self, m, rng):
+        return [0.0, 0.0], [0.0, 0.0]
+
+    def observe(self, m, world):
+        return world.qpos
+
+    def outcome(self, m, before, action, after):
+        return Outcome(1.0)
+
+
+@pytest.mark.parametrize("entry_point", ["torch_mjenvs:TorchVectorEnv", TorchVectorEnv])
+def test_a_score_ends_though_episodes_do_not(entry_point, monkeypatch, capsys):
+    monkeypatch.setattr(worlds, "LONGEST", 20)
+    gymnasium.register("TorchEndless-v0", vector_entry_point=entry_point, kwargs={"task": Endless})
+    try:
+        assert worlds.task_id("TorchEndless") == "TorchEndless-v0"
+        found = scores.scores(lambda obs: torch.zeros(len(obs), 1), "TorchEndless-v0", 2, "cpu", 0)
+    finally:
+        gymnasium.registry.pop("TorchEndless-v0")
+    assert found["TorchEndless-v0"].returns.tolist() == [20.0, 20.0]
+    assert "have no time limit: for scores they are cut after 20 steps" in capsys.readouterr().err
 
 
 def test_an_error_of_a_policy_ends_all_threads_and_processes():

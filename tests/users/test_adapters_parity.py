@@ -5,6 +5,7 @@ A library that is not installed is skipped by name: `make libraries` installs th
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any
 
@@ -179,6 +180,18 @@ def test_rsl_rl_moves_where_episodes_are_cut():
         _ = adapter("RslRlVecEnv")(make(max_episode_steps=-1)).max_episode_length
 
 
+def test_rsl_rl_begins_anew_when_it_is_asked_to():
+    env = adapter("RslRlVecEnv")(make(), seed=1)
+    for action in actions()[:5]:
+        env.step(torch.from_numpy(action))
+    obs, extras = env.reset(seed=4)
+    assert torch.equal(obs["policy"], make().reset(seed=4)[0].float()) and extras == {}
+    assert obs is env.get_observations() and not env.episode_length_buf.any()
+    env.close()
+    with pytest.raises(gymnasium.error.ClosedEnvironmentError):
+        env.reset()
+
+
 def test_rl_games_finds_a_task_by_its_name_and_keeps_its_state():
     ours = adapter("RlGamesVecEnv")
     from rl_games.common import vecenv
@@ -253,6 +266,16 @@ def test_tianshou_leaves_worlds_that_have_ended_as_they_are():
         assert x.ndim == 0 or torch.equal(x[1:], before[name][1:]), name
 
 
+def test_tianshou_leaves_the_stacks_of_pictures_of_worlds_that_wait_as_they_are():
+    env = adapter("TianshouVectorEnv")(make(DISABLED, pixels={"width": 8, "height": 8, "stack": 3}))
+    env.reset()
+    env.step(np.ones((N, 3)))
+    before = env.env.obs.clone()
+    env.step(np.ones((1, 3)), [1])
+    waits = [0, *range(2, N)]
+    assert torch.equal(env.env.obs[waits], before[waits]) and not torch.equal(env.env.obs[1], before[1])
+
+
 def test_tianshou_refuses_wrappers_that_count():
     ours = adapter("TianshouVectorEnv")
     ours(wrappers.RescaleAction(make(DISABLED), -2.0, 2.0)).reset()
@@ -264,7 +287,7 @@ def test_tianshou_refuses_wrappers_that_count():
 # -- All of them -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", adapters.__all__)
+@pytest.mark.parametrize("name", adapters.LIBRARIES)
 def test_what_does_not_fit_is_refused(name):
     ours = adapter(name)
     mode = {"TianshouVectorEnv": DISABLED, "SkrlVecEnv": NEXT_STEP}.get(name, SAME_STEP)
@@ -278,7 +301,7 @@ def test_what_does_not_fit_is_refused(name):
         ours(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"))
 
 
-@pytest.mark.parametrize("name", adapters.__all__)
+@pytest.mark.parametrize("name", adapters.LIBRARIES)
 def test_without_the_library_it_says_what_to_install(name, monkeypatch):
     library, package = adapters.LIBRARIES[name]
     monkeypatch.delitem(sys.modules, f"torch_mjenvs.adapters.{library}", raising=False)
@@ -291,4 +314,10 @@ def test_without_the_library_it_says_what_to_install(name, monkeypatch):
 def test_there_is_no_other_adapter():
     with pytest.raises(AttributeError, match="no_such"):
         _ = adapters.no_such
-    assert set(adapters.LIBRARIES) == set(adapters.__all__)
+
+
+def test_all_of_them_are_those_whose_libraries_are_here():
+    names: dict = {}
+    exec("from torch_mjenvs.adapters import *", names)
+    here = {name for name, (library, _) in adapters.LIBRARIES.items() if importlib.util.find_spec(library)}
+    assert {*names} - {"__builtins__"} == here == {*adapters.__all__}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -523,6 +524,13 @@ def test_names_of_a_tasks_fields():
     with pytest.raises(TypeError, match=r"fields \['height'\] of Ambiguous"):
         TorchVectorEnv(Ambiguous())
 
+    @dataclass(frozen=True)
+    class Limited(Hopper):
+        max_episode_steps: int = 7
+
+    with pytest.raises(TypeError, match="write it without a type, as in max_episode_steps = 500"):
+        TorchVectorEnv(Limited())
+
 
 def test_task_must_say_all():
     """A task that leaves something out is refused when the environment is made."""
@@ -535,7 +543,7 @@ def test_task_must_say_all():
         Engine(Half(), 2)
 
 
-@pytest.mark.parametrize("draw", [np.random.rand, random.random])
+@pytest.mark.parametrize("draw", [np.random.rand, random.random, lambda: float(torch.rand((), device="cpu"))])
 def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
     """Of others there would be one number for all worlds and episodes. Another thread may draw from them."""
 
@@ -543,13 +551,23 @@ def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
         def reset(self, m, rng):
             return [*m.qpos0[:-1], draw()], [0.0] * m.nv
 
-    said = r"Drawn.reset .*draws from np.random or random.*use rng"
+    said = r"Drawn.reset .*draws from np.random, random or torch.*use rng"
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     with pytest.raises(ValueError, match=said):
         Engine(Drawn(), 2)
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     with pytest.warns(UserWarning, match=rf"{said} \(unless it was another thread"):
         Engine(Drawn(), 2)
+
+
+@pytest.mark.parametrize(("given", "said"), [("<mujoco/>", "not str"), (mujoco.MjSpec(), "one by its compile")])
+def test_a_model_is_mujocos(given, said):
+    class Loads(Hopper):
+        def load(self):
+            return given
+
+    with pytest.raises(TypeError, match=f"Loads.load must give a mujoco.MjModel, .*{said}"):
+        TorchVectorEnv(Loads(), 2)
 
 
 def test_a_file_of_ones_own_is_told_from_a_model_of_gymnasiums():

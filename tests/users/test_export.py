@@ -166,6 +166,18 @@ def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
 def test_other_files_are_refused(grouped, tmp_path):
     with pytest.raises(ValueError, match=r"must end in .onnx \(ONNX\), .pt or .ts"):
         grouped.export(tmp_path / "x.tflite")
+    for name in ("x.onnx", "x.ts", "x.npz"):
+        with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing"):
+            grouped.export(tmp_path / "missing" / name)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_file_is_of_float32_whatever_the_policy_is_now(dtype, grouped, tmp_path):
+    grouped.to(dtype).requires_grad_().export(tmp_path / "x.npz")
+    grouped.export(tmp_path / "x.ts")
+    assert {x.dtype for name, x in np.load(tmp_path / "x.npz").items() if name != "metadata"} == {np.dtype("float32")}
+    obs = rows(3, grouped.sizes[0])
+    torch.testing.assert_close(torch.jit.load(tmp_path / "x.ts")(obs), grouped.float()(obs).detach())
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
@@ -186,5 +198,5 @@ def test_the_command_tells_the_bounds_and_the_fields(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["export", "TorchHopper-v0", str(tmp_path / "hopper.txt")])
     assert "must end in .onnx" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match=r"No such file"):
+    with pytest.raises(SystemExit, match=r"there is no folder .*nowhere"):
         main(["export", "TorchHopper-v0", str(tmp_path / "nowhere" / "hopper.npz")])

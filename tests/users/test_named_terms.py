@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gymnasium
@@ -292,6 +292,24 @@ def test_a_rollout_has_what_ended_episodes_tell(wrapped):
     assert {*ALL} <= {*data}
 
 
+@dataclass(frozen=True)
+class Telling(Carts):
+    def outcome(self, m, before, action, after):
+        found = super().outcome(m, before, action, after)
+        return replace(found, info={"reward": 7.0, "terminated": 1.0, "truncated": 1.0})
+
+
+def test_a_rollout_has_the_wrappers_rewards_whatever_a_task_tells():
+    around, twin = (wrappers.ClipReward(make(task=Telling), -0.1, 0.1) for _ in range(2))
+    around.reset(seed=1), twin.reset(seed=1)
+    action = torch.zeros(N, twin.single_action_space.shape[0], device=twin.device)
+    data = around.capture(lambda obs: action, LIMIT)()
+    for t in range(LIMIT):
+        _, *expected, _ = twin.step(action)
+        for name, x in zip(("reward", "terminated", "truncated"), expected, strict=True):
+            assert torch.equal(data[name][t], x), name
+
+
 # our own PPO
 
 
@@ -308,14 +326,17 @@ def agent_of(env: TorchVectorEnv, horizon: int):
 class Short(Carts):
     """Truncated again and again, and a longer time limit than a rollout."""
 
+    named: bool = True
+
     def outcome(self, m, before, action, after):
-        done = after.memory["steps"] > 3.5 + after.memory["late"]
-        return Outcome({"place": after.qpos[0] + 1.0}, truncated={"often": done})
+        often, four = after.memory["steps"] > 3.5 + after.memory["late"], after.memory["steps"] > 3.5
+        return Outcome({"place": after.qpos[0] + 1.0}, truncated={"often": often} if self.named else four)
 
 
 @torch.no_grad()
-def test_the_value_of_every_episode_that_a_task_truncates_counts():
-    _, agent = agent_of(make(task=Short, copy=False, max_episode_steps=1000), 32)
+@pytest.mark.parametrize("named", [True, False])
+def test_the_value_of_every_episode_that_a_task_truncates_counts(named):
+    _, agent = agent_of(make(task=Short(named=named), copy=False, max_episode_steps=1000), 32)
     s, normalise = agent.settings, agent.obs_moments.normalise
     data = {name: x.clone() for name, x in agent.rollout().items()}
     assert data["truncated"].sum(0).min() > 1 and not data["terminated"].any()
@@ -359,6 +380,7 @@ def test_training_goes_on_with_what_it_was_told():
     state = copy.deepcopy(agent.state_dict())
     agent.iterate()
     _, other = agent_of(make(copy=False), 12)
+    other.iterate()  # of which nothing is to be left
     other.load_state_dict(state)
     other.iterate()
     agent.seconds = other.seconds

@@ -141,6 +141,7 @@ def test_help_lists_the_fields(mine, capsys):
         (["score", "TorchHopper", "--healthy-z-rang", "1,2"], "did you mean --healthy-z-range"),
         (["score", "--healthy-z-range", "1,2", "TorchHopper"], "name the policy before --healthy-z-range"),
         (["score", "TorchHopper", "--xml-file", "/nowhere.xml"], "/nowhere.xml"),
+        (["train", *PENDULUM, "--xml-file", "nowhere.xml"], "a file of yours is './nowhere.xml'"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_made(tmp_path, monkeypatch, capsys, command, said):

@@ -9,6 +9,7 @@ Wrappers of `torch_mjenvs.wrappers` may be in between. docs/libraries.md has an 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ LIBRARIES = {
     "SkrlVecEnv": ("skrl", "skrl"),
     "TianshouVectorEnv": ("tianshou", "tianshou"),
 }
+for _name, (_library, _) in LIBRARIES.items():
+    if find_spec(_library) is None:
+        __all__.remove(_name)  # `import *` is to take what is here
 
 
 def __getattr__(name: str) -> Any:

@@ -45,7 +45,12 @@ class RslRlVecEnv(VecEnv):
         self.num_actions = box(env.single_action_space).shape[0]
         self.cfg = asdict(self._bare.engine.task)
         self._groups = Groups(env)
-        self._obs = self._named(env.reset(seed=seed)[0])
+        self.reset(seed)
+
+    def reset(self, seed: int | None = None) -> tuple[TensorDict, dict[str, Any]]:
+        """Start new episodes in all worlds; return their observations, and no extras. rsl_rl itself never asks."""
+        self._obs = self._named(self.env.reset(seed=seed)[0])
+        return self._obs, {}
 
     def _named(self, obs: Any) -> TensorDict:
         groups = {name: rows.float() for name, rows in self._groups.rows(obs).items()}
@@ -84,3 +89,7 @@ class RslRlVecEnv(VecEnv):
         if log := self._log.update(ended):
             extras["log"] = log
         return self._obs, reward.float(), ended.long(), extras
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()

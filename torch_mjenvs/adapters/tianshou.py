@@ -104,15 +104,16 @@ class TianshouVectorEnv(BaseVectorEnv):
         if given.shape != (len(ids), *actions.shape[1:]):
             raise ValueError(f"action must be of shape {(len(ids), *actions.shape[1:])}, not {tuple(given.shape)}")
         actions[torch.from_numpy(ids)] = given
-        before = None if len(ids) == self.env_num else engine.state_dict()
+        before = None if len(ids) == self.env_num else bare.state_dict()
         if before is not None:
             engine.done.masked_fill_(~mask, False)  # those that are left out may have ended, and be so still
         *results, info = self.env.step(actions)
         if before is not None:
-            after = engine.state_dict()
+            after = bare.state_dict()
             for name, x in after.items():
-                x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
-            engine.load_state_dict(after)
+                if x.ndim:  # of the worlds
+                    x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
+            bare.load_state_dict(after)
         obs, (reward, terminated, truncated) = _rows(results[0], ids), (x.cpu().numpy()[ids] for x in results[1:])
         infos = _named(ids)
         ended = np.flatnonzero(terminated | truncated)

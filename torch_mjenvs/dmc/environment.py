@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from dm_env import specs
 
-from ..checks import did_you_mean
+from ..checks import as_count, as_tensor, did_you_mean, is_number
 from ..envs.camera import Camera
 from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
@@ -52,15 +52,12 @@ class SuiteEnvironment(dm_env.Environment):
         """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead.
 
         Without an axis of worlds an action is (A,), or one number for all of it, as for dm_control. Raises ValueError
-        for another shape.
+        for another shape, TypeError for what is not of real numbers.
         """
         if not self._begun or self._waiting.all():
             return self.reset()
-        n, dtype = self._env.num_envs, self._env.engine.dtype
-        actions, shape = torch.as_tensor(np.asarray(action), dtype=dtype, device=self._env.device), self._action_shape
-        if actions.shape not in ((), shape):
-            raise ValueError(f"action must be of shape {shape}, not {tuple(actions.shape)}")
-        actions = actions.expand(shape)
+        n, shape = self._env.num_envs, self._action_shape
+        actions = as_tensor("action", np.asarray(action), shape, self._env.device, ()).expand(shape)
         obs, reward, terminated, truncated, _ = self._env.step(actions if self._batched else actions[None])
         ended, cut = (terminated | truncated).cpu().numpy(), truncated.cpu().numpy()
         kinds = np.full(n, dm_env.StepType.MID)
@@ -218,11 +215,13 @@ def load(
             raise ValueError(f"control_timestep must be a whole number of timesteps of {timestep} s")
         of_task["frame_skip"] = round(substeps)
     elif "n_sub_steps" in given:
-        of_task["frame_skip"] = given["n_sub_steps"]
+        of_task["frame_skip"] = as_count("n_sub_steps", given["n_sub_steps"])
     task = replace(task, **of_task)
     steps = task.max_episode_steps
     if limit is not None:
-        steps = None if math.isinf(limit) else math.ceil(limit / (timestep * task.frame_skip))
+        if not (is_number(limit) and limit > 0):
+            raise ValueError(f"time_limit must be a number of seconds above 0, not {limit!r}")
+        steps = -1 if math.isinf(limit) else math.ceil(limit / (timestep * task.frame_skip))  # -1: never
     elif steps is not None and task.frame_skip != TASKS[name].frame_skip:
         steps = math.ceil(steps * TASKS[name].frame_skip / task.frame_skip)
     flat = bool(given.get("flat_observation", False))
@@ -232,7 +231,7 @@ def load(
     view["camera"] = view.pop("camera_id")
     pixels = view | {"state": not pixels_only} if from_pixels else None
     env = TorchVectorEnv(
-        task, num_envs or 1, device=device, dtype=dtype, max_episode_steps=steps,
+        task, 1 if num_envs is None else num_envs, device=device, dtype=dtype, max_episode_steps=steps,
         observation="flat" if flat else "dict", pixels=pixels,
     )  # fmt: skip
     return SuiteEnvironment(env, seed, num_envs is not None)

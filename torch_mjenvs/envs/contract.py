@@ -10,6 +10,7 @@ import inspect
 import linecache
 import math
 import random
+import sys
 import threading
 import traceback
 import warnings
@@ -24,7 +25,7 @@ from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
-from .entries import BAD_STATE, OWN_REASONS
+from .entries import OWN_INFO, OWN_REASONS
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
 from .task_view import copy_for_task
@@ -301,9 +302,11 @@ class Contract:
     def singles(self, what: str, given: Any) -> dict[str, Scalar]:
         """Return a dict of single numbers by name, from one or from pairs, checked."""
         try:
-            found = dict(given)
+            found, names = dict(given), [*given] if isinstance(given, Mapping) else [name for name, _ in given]
         except (TypeError, ValueError):
-            found = {None: given}
+            found, names = {None: given}, [None]
+        if twice := [name for name in found if names.count(name) > 1]:
+            raise self.error("outcome", ValueError, f"{what} has {twice} more than once")
         if not all(isinstance(name, str) and name for name in found):
             raise self.error("outcome", TypeError, f"{what} must be a dict of numbers by name, not {describe(given)}")
         return {name: self.number("outcome", x, f"{what} {name!r}") for name, x in found.items()}
@@ -324,9 +327,12 @@ class Contract:
 
     def checked_info(self, function: str, info: Any) -> Named:
         """Return info with numbers and lists by name, without empty lists."""
-        if isinstance(info, Mapping) and BAD_STATE in info:
-            raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
-        return {name: x for name, x in self.named(function, info, "info").items() if x != []}
+        found = self.named(function, info, "info")
+        for name in found:
+            if name in OWN_INFO or name.startswith("_"):
+                what = "and all that begin with _, masks of others, are" if name.startswith("_") else "is"
+                raise self.error(function, ValueError, f"info: {name!r} {what} the environment's own: rename yours")
+        return {name: x for name, x in found.items() if x != []}
 
     def with_entries(self, info: Named, names: tuple[str, ...]) -> Named:
         """Return the info of a step with the environment's own entries. Raises ValueError where a name is taken."""
@@ -352,8 +358,8 @@ class Contract:
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError where it draws from NumPy's or Python's generator, the same for all worlds and episodes. In a
-        program of several threads, where it may have been another one that drew, it warns.
+        Raises ValueError where it draws from NumPy's, Python's or torch's generator, the same for all worlds and
+        episodes. In a program of several threads, where it may have been another one that drew, it warns.
         """
         before = drawn()
         try:
@@ -365,7 +371,7 @@ class Contract:
                 error.add_note(RECORDED)
             raise
         if drawn() != before:
-            text = "draws from np.random or random, whose numbers would be the same in all worlds and episodes: use rng"
+            text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
             told = self.error(function, ValueError, text)
             if threading.active_count() == 1:
                 raise told
@@ -410,9 +416,11 @@ class Contract:
 
 
 def drawn() -> tuple[Any, ...]:
-    """Return where NumPy's and Python's generators are."""
+    """Return where NumPy's, Python's and torch's generators are."""
     _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
-    return key.tobytes(), rest, random.getstate()  # type: ignore[union-attr]
+    torch = sys.modules.get("torch")  # which recording does without
+    torchs = torch and torch.get_rng_state().numpy().tobytes()
+    return key.tobytes(), rest, random.getstate(), torchs  # type: ignore[union-attr]
 
 
 def width_of(x: Scalar | list[Scalar]) -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import mujoco
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
@@ -30,6 +31,7 @@ from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
+from .read_only import Held
 from .step_gradient import StepGradient
 from .tasks.base import Task, copy_of
 
@@ -130,6 +132,9 @@ class Engine(Varied):
         self.mode, self.max_episode_steps = as_mode(autoreset_mode), max_episode_steps
         self._lock = Lock()
         loaded = task.load()
+        if not isinstance(loaded, mujoco.MjModel):
+            also = ": an MjSpec becomes one by its compile()" if isinstance(loaded, mujoco.MjSpec) else ""
+            raise TypeError(f"{type(task).__name__}.load must give a mujoco.MjModel, not {type(loaded).__name__}{also}")
         self.mjmodel, self.model = model_view(loaded), load(loaded)
         traced = copy_of(task) if is_known(task) else task  # some is traced later, of a user's task nothing
         episode = episode_of(
@@ -231,7 +236,15 @@ class Engine(Varied):
         do.
         """
         widths = self.layout.memory
-        return dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
+        found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
+        return found if torch.compiler.is_compiling() else Held(found, "memory")
+
+    @property
+    def params(self) -> dict[str, torch.Tensor]:
+        """The parameters that vary, by name: (N, ...), at fixed addresses; what follows from them is `Varied.params`'s.
+        """
+        found = self._params.views if self._params else {}
+        return found if torch.compiler.is_compiling() else Held(found, "params")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:
@@ -345,6 +358,8 @@ class Engine(Varied):
             for name, x in old.items():
                 new = self.view(name)
                 new.copy_(torch.where(still.view(-1, *[1] * (new.ndim - 1)), x, new))
+            if self._params:
+                self._params.followed()
             total += torch.where(still, 0.0, self.reward)
             still |= self.terminated | self.truncated
         self.reward.copy_(total)
@@ -449,6 +464,7 @@ class Engine(Varied):
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of all buffers by name, (N, width); `load_state_dict` goes on exactly from there."""
+        self._follow()
         return {name: view.clone() for name, view in self._views.items()}
 
     @exclusive

@@ -8,6 +8,7 @@ END = "episode_end/"  # and the name of a reason: 1 where that ended the episode
 LENGTH = "episode_length"
 
 BAD_STATE = "bad_state"  # also an entry of info that the environment adds in every step
+OWN_INFO = (BAD_STATE, "final_obs", "final_info")
 TIME_LIMIT = "time_limit"
 OWN_REASONS = (TIME_LIMIT, BAD_STATE)
 

@@ -29,7 +29,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
-from .layout import Layout
+from .layout import Layout, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import copy_for_task
@@ -493,32 +493,40 @@ class Episode:
     def layout(self) -> Layout:
         """The layout of the task's buffers, found by running the task once.
 
-        A task of this package is known to work, and runs on plain numbers, as that is faster.
+        A task of this package is known to work, and runs on plain numbers, as that is faster. A user's runs on what
+        differs from world to world: of constants, a mask would be one, such as the False of what the task does not say.
         """
         if is_known(self.task):
             m = self.model
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na)
+            _, memory = self.contract.memory()
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory)
         found = []
-        buffers = [Buffer("word", 5, "i"), Buffer("action", len(self.contract.action_space()))]
+        m, (widths, _) = self.model, self.contract.memory()
+        sizes = {
+            "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
+            "memory": size_of(widths),
+        }  # fmt: skip
+        buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            start = self.contract.reset(self.before_first(rng))
-            found.append(self.find_layout(rng, b["action"], start.qpos, start.qvel, start.act))
+            self.contract.reset(self.before_first(rng))
+            found.append(self.find_layout(rng, *(b[name] for name in sizes)))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
     def find_layout(
-        self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
-    ) -> Layout:
+        self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
+        remembered: list[Scalar],
+    ) -> Layout:  # fmt: skip
         """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, act, rng)
-        before.memory = by_name(memory, first)
-        before.memory = by_name(memory, contract.begin(memory, first, before))
+        before.memory = by_name(memory, remembered)
+        contract.begin(memory, first, before)
         shapes, _ = contract.observe(before)
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)

@@ -203,6 +203,8 @@ def _table(what: str, given: Any, known: Mapping[str, int], shapes: Tree) -> Map
         return {}  # a task whose observation is a list may have a field of that name
     unknown = [name for name in given if name not in known]
     group = f" of the group {POLICY!r}" if is_grouped(shapes) else ""
+    if unknown and is_grouped(shapes) and POLICY not in shapes:
+        raise ValueError(f"{what} is about names of the group {POLICY!r}, and the groups of observe are {[*shapes]}")
     if unknown and not known:
         raise ValueError(f"{what} names {unknown}, and observe gives no names{group}, but a list of numbers")
     if unknown:

@@ -179,7 +179,7 @@ class Rollout:
         """Make a step of the outermost wrapper, and return its observation and its other outputs."""
         assert self._around is not None
         obs, reward, terminated, truncated, info = self._around.step(action)
-        given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
+        given = info | {"reward": reward, "terminated": terminated, "truncated": truncated}  # a task may tell such, too
         if "final_obs" in self._outputs:
             given["final_obs"] = self._parts.join(given["final_obs"])
         outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import mujoco
@@ -20,11 +20,16 @@ from .data_view import DataView
 from .engine import Engine, named_columns
 from .entries import BAD_STATE
 from .observation import as_form
+from .read_only import read_only
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task, World
 from .tasks.registry import make_task
 from .vector_env import ARGUMENTS
+
+
+def _refuse_copies(name: str) -> NoReturn:
+    raise ValueError(f"env.params[{name!r}] is a copy: call env.set_params({{{name!r}: ...}})")
 
 
 class TorchEnv(gymnasium.Env):
@@ -237,8 +242,11 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """Copies of the model's parameters that vary, by name; `set_params` sets them."""
-        return {name: x[0].cpu().numpy().copy() for name, x in self.engine.params.items()}
+        """Copies of the model's parameters that vary, by name; `set_params` sets them, and writing into one is refused.
+        """
+        return {
+            name: read_only(x[0].cpu().numpy().copy(), name, _refuse_copies) for name, x in self.engine.params.items()
+        }
 
     @exclusive
     def set_params(self, values: Mapping[str, Any]) -> None:

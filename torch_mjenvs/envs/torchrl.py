@@ -85,7 +85,8 @@ class TorchRLEnv(EnvBase):
     Before that, streams come from torch's global generator.
 
     `reset(td, set_state=True)` puts worlds, those of the mask in td["_reset"] where there is one, into the state in td:
-    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave.
+    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave. What else
+    is in td counts as it is, "obs" included: of a state that you change, give what you mean alone.
     `reset(state=...)` does so through transforms, too.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
@@ -147,7 +148,7 @@ class TorchRLEnv(EnvBase):
         self._parts = _keyed(engine.layout.observation.parts(form))
         self._pixels = None if pictures is None else Pixels(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
-        self._info_keys = tuple(info_keys)
+        self._info_keys = (info_keys,) if isinstance(info_keys, str) else tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]
         if unknown:
@@ -168,6 +169,8 @@ class TorchRLEnv(EnvBase):
         for taken, what in ((TAKEN, "TorchRL's own"), ({*self._info_keys}, "among info_keys")):
             if both := sorted(names & taken):
                 raise ValueError(f"the task's observations have the names {both}, which are {what}: rename them")
+        if both := sorted(TAKEN & {*self._info_keys}):
+            raise ValueError(f"info_keys names {both}, which are TorchRL's own: rename them in the task's info")
 
     def extra_repr(self) -> str:
         """Return the text that `repr` shows within the brackets."""
@@ -241,6 +244,10 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         known = [name for name in STATE if name in engine.buffers]
         state = state.select(*known, strict=False).to(self.device)
+        if "params" in state and "derived" not in state:
+            raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
+        for name, x in state.items():
+            as_tensor(name, x, tuple(engine.view(name).shape), self.device)
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}

@@ -81,7 +81,7 @@ class TransformObservation(_Observations):
         self.single_observation_space = single_observation_space or env.single_observation_space
 
     def _shown(self, obs: Observations) -> Observations:
-        changed = self.func(obs)
+        changed = self.func(mapped(torch.clone, obs))  # which may work in place
         expected = mapped(lambda shape: (self.num_envs, *shape), parts_of(self.single_observation_space).shapes)
         given = mapped(lambda x: tuple(x.shape), changed)
         if given != expected:
@@ -326,7 +326,8 @@ class ClipReward(TransformReward):
     def __init__(self, env: VectorEnv, min_reward: float | None = None, max_reward: float | None = None):
         if min_reward is None and max_reward is None:
             raise InvalidBound("min_reward and max_reward cannot both be None")
-        if min_reward is not None and max_reward is not None and min_reward > max_reward:
+        ends = [x for x in (min_reward, max_reward) if x is not None]
+        if not ends[0] <= ends[-1]:  # nor where one is NaN
             raise InvalidBound(f"min_reward {min_reward} must not be above max_reward {max_reward}")
         super().__init__(env, lambda reward: reward.clamp(min_reward, max_reward))
 

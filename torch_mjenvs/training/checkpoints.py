@@ -91,13 +91,14 @@ def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     """Begin with what the networks of another run have learned; `run` is what identifies this one.
 
     That run may be of another task, which is then said. Raises SystemExit where its algorithm is another, or its
-    networks read something else or are of other shapes.
+    networks read something else or are of other layers.
     """
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
-    for name in ("algorithm", "obs_groups"):
-        if theirs.get(name) != run.get(name):
-            raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
+    old, new = (BEFORE | {**x["settings"], **x} for x in (theirs, run))
+    for name in ("algorithm", "obs_groups", "activation", "norm", "actor", "critic"):
+        if old.get(name) != new.get(name):
+            raise SystemExit(f"{folder} cannot be started from: {name} is {old.get(name)}, here {new.get(name)}")
     wrong = misfit(state, {name: ours[name] for name in agent.LEARNED})
     if wrong:
         raise SystemExit(f"{folder} cannot be started from: {wrong}")

@@ -70,8 +70,7 @@ class Episodes:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of an agent."""
         self.returns.copy_(self.share.mine(state["episode_return"]))
-        self.finished.extend(state["finished"])
-        self.told.extend(state.get("told", ()))
+        self.finished, self.told = deque(state["finished"], LAST), deque(state.get("told", ()), LAST)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

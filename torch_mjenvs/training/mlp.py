@@ -67,6 +67,10 @@ class MLP(nn.Sequential):
         super().__init__(*layers)
         _read(self)
 
+    def __getitem__(self, index: Any) -> Any:
+        """Return a layer, or of a slice an `nn.Sequential` of layers, whatever they are."""
+        return nn.Sequential(*self)[index] if isinstance(index, slice) else super().__getitem__(index)
+
     def forward(self, input: Tensor) -> Tensor:
         """Return the outputs (..., O) for inputs (..., I)."""
         try:

@@ -32,7 +32,7 @@ from .scores import Score, first_episodes, scores, show
 from .settings import RULES, SETTINGS, settings, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
-from .worlds import make, task_id
+from .worlds import make_to_score, task_id
 
 __all__ = [
     "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "name_of", "parsed", "parser", "report",
@@ -228,7 +228,8 @@ class Evaluation:
         run, args = self.run, self.args
         with torch.random.fork_rng(devices=[]):
             if self.env is None:
-                self.env = make(run["env"], EVALUATED, args.device, **arguments(run["env"], run.get("task", {})))
+                given = arguments(run["env"], run.get("task", {}))
+                self.env = make_to_score(run["env"], EVALUATED, args.device, **given)
             return float(first_episodes(act, self.env, args.seed + 2, args.device).returns.mean())
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from ..envs.parts import leaves, mapped
 from ..envs.vector_env import TorchVectorEnv
 from .originals import Shared, processes_for
 from .task_flags import arguments
-from .worlds import make, original
+from .worlds import make_to_score, original
 
 STEPS = 32  # in one rollout of a Torch task
 TURN = 2e-4  # seconds that who does something else keeps waiting a process of 50 worlds, a step of which takes 5e-3
@@ -67,7 +67,7 @@ def scores(
     # First, as processes take half a second to start, in which the Torch task is made and scored.
     there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
     try:
-        found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
+        found = {env_id: score(act, make_to_score(env_id, episodes, device, **given), seed, device)}
         if name and there and by_rows:
             with _one_thread():
                 found[name] = _side_by_side(act, there, seed, device, meanwhile)

@@ -72,7 +72,10 @@ def train(
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {share.ranks}")
     mine = share.of(worlds)
     torch.manual_seed(args.seed)
-    env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
+    try:
+        env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
+    except OSError as error:  # a model that is not there
+        raise SystemExit("\n".join([str(error), *getattr(error, "__notes__", ())])) from error
     try:
         agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Collection
 from typing import Any, cast
 
@@ -15,11 +16,18 @@ from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
 
+LONGEST = 1000  # steps of an episode that is scored, of a task without a time limit
+
 
 def task_ids() -> list[str]:
     """Return the ids of all tasks that run on this package, users' registered ones included."""
-    ours = f"{__name__.split('.')[0]}."
-    return sorted(spec.id for spec in gymnasium.registry.values() if str(spec.vector_entry_point).startswith(ours))
+    return sorted(spec.id for spec in gymnasium.registry.values() if _is_ours(spec.vector_entry_point))
+
+
+def _is_ours(entry_point: Any) -> bool:
+    """Say whether a class, or the text "module:class" that names it, is of this package."""
+    module = entry_point if isinstance(entry_point, str) else str(getattr(entry_point, "__module__", ""))
+    return module.partition(":")[0].partition(".")[0] == __name__.partition(".")[0]
 
 
 def task_id(name: str) -> str:
@@ -47,6 +55,18 @@ def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> Torch
     """Make worlds in float32 that reset themselves and hand out their own buffers, which each step overwrites."""
     kwargs |= dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
     return cast(TorchVectorEnv, gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs))
+
+
+def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
+    """Make worlds as `make` does, whose episodes end: after LONGEST steps where the task has no limit, which is told.
+    """
+    env = make(env_id, num_envs, device, **kwargs)
+    if env.engine.max_episode_steps is None:
+        env.close()
+        text = f"episodes of {env_id} have no time limit: for scores they are cut after {LONGEST} steps"
+        print(text, file=sys.stderr)
+        env = make(env_id, num_envs, device, max_episode_steps=LONGEST, **kwargs)
+    return env
 
 
 def original(env_id: str, fields: Collection[str] = ()) -> str | None:

@@ -126,7 +126,8 @@ class Control:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The reward of a step, whether and why it ended the episode, and its info: numbers and lists by name.
+    """The reward of a step, whether and why it ended the episode, and its info: numbers and lists by name. Names do not
+    begin with "_".
 
     `reward` is a number, or a dict of terms by name. The reward is then the sum of the terms, each times its number in
     `weights` (a dict, or pairs; without it all weigh 1), in the order of the dict. `scale`, such as the seconds of a

@@ -42,6 +42,7 @@ __all__ = [
     "Walker2d",
 ]
 
+LIMIT = "max_episode_steps"  # an argument of environments, and an attribute of a task's class
 TASKS: dict[str, type[Task]] = {
     task.__name__: task
     for task in (
@@ -68,6 +69,8 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reser
     if not issubclass(kind, Task):
         raise TypeError(f"task must be a Task, a class of tasks or the name of one, not {task!r}")
     taken = [x.name for x in fields(kind) if x.name in reserved]
+    if LIMIT in taken:
+        raise TypeError(f"{LIMIT} of {kind.__name__} is to be no field: write it without a type, as in {LIMIT} = 500")
     if taken:
         raise TypeError(f"fields {taken} of {kind.__name__} are named like arguments of the environment: rename them")
     accepted, any_other = arguments_of(kind)
