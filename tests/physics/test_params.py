@@ -151,6 +151,12 @@ def test_a_shared_value_gives_what_a_constant_gives():
     torch.testing.assert_close(sim.qpos, plain.qpos, rtol=1e-9, atol=1e-9)
 
 
+def test_a_tensor_of_parameters_is_not_replaced_in_silence():
+    sim = Simulation(oracle.asset("hopper"), 2, vary=("body_mass",))
+    with pytest.raises(TypeError, match=r"params\['body_mass'\] = ... would change nothing: write into the tensor"):
+        sim.params["body_mass"] = sim.params["body_mass"] * 2
+
+
 def test_parameters_that_make_no_sense_are_refused_by_name_and_nothing_changes():
     sim = Simulation(oracle.asset("hopper"), 3, dtype=torch.float64, vary=("body_mass", "jnt_range", "dof_damping"))
     before = sim._buffers["params"].clone()

@@ -144,7 +144,7 @@ ROOMS = {
     "physics": {"compiler"},
     "rendering": {"compiler", "physics"},
 }
-FILES = {"calls", "checks", "memory"}  # beside the rooms, which know no room but the compiler
+FILES = {"calls", "checks", "fixed_tensors", "memory"}  # beside the rooms, which know no room but the compiler
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -178,6 +178,12 @@ class Expr:
             )
         return self is other
 
+    def __ne__(self, other: object) -> bool:
+        """The reverse of `==`; also x != x is refused, which elsewhere asks for a NaN."""
+        if self is other and is_tracing():
+            raise TypeError("a traced value is not compared with itself by !=: of NaN ~(absolute(x) < math.inf) holds")
+        return not self == other
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
@@ -298,6 +304,7 @@ def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
 
 
 _COMMUTES = frozenset(name for name, op in OPS.items() if op.commutes)
+_OF_NUMBERS = frozenset(name for name, op in OPS.items() if set(op.takes) == {"f"})
 
 
 def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
@@ -310,12 +317,26 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
         if found is not None:
             return found
         r = r.parent
+    if op in _OF_NUMBERS:
+        for x in args:
+            if type(x) is not float and (type(x) is not Expr or x.type == "b"):
+                _check_number(x)
     made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)
     region.table[key] = made
     if op in _COMMUTES:
         region.table[(op, attr, args[1], args[0])] = made
     return made
+
+
+def _check_number(x: Any) -> None:
+    """Refuse what is no number where one is asked for: here, in the line that asks."""
+    if type(x) is Expr and x.type == "b":
+        raise TypeError("a mask is not a number: select(mask, 1.0, 0.0) makes it one")
+    if type(x) is not Expr and not isinstance(x, int | float):
+        raise TypeError(
+            f"a {type(x).__name__} is not part of a kernel: take Python's numbers, as float(x) or x.tolist()"
+        )
 
 
 def once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

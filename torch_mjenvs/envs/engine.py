@@ -19,6 +19,7 @@ from ..compiler.build import Recipe, build, prepare
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
+from ..fixed_tensors import FixedTensors
 from ..physics.loading.history import history_to
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
@@ -31,7 +32,6 @@ from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
-from .read_only import Held
 from .step_gradient import StepGradient
 from .tasks.base import Task, copy_of
 
@@ -237,14 +237,7 @@ class Engine(Varied):
         """
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
-        return found if torch.compiler.is_compiling() else Held(found, "memory")
-
-    @property
-    def params(self) -> dict[str, torch.Tensor]:
-        """The parameters that vary, by name: (N, ...), at fixed addresses; what follows from them is `Varied.params`'s.
-        """
-        found = self._params.views if self._params else {}
-        return found if torch.compiler.is_compiling() else Held(found, "params")
+        return found if torch.compiler.is_compiling() else FixedTensors(found, "memory")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:

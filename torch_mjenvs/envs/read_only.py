@@ -1,9 +1,9 @@
-"""Read-only views of MuJoCo's arrays, and of its bodies, joints and other elements; tensors that are not replaced."""
+"""Read-only views of MuJoCo's arrays, and of its bodies, joints and other elements."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,31 +54,6 @@ class ReadOnly(np.ndarray):
 
 def _plain(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, ReadOnly) else x
-
-
-class Held(dict[str, Any]):
-    """Tensors by name in memory that is kept. They may be written into; to put another in place of one is refused, as
-    it would change nothing.
-    """
-
-    def __init__(self, views: Mapping[str, Any], called: str):
-        super().__init__(views)
-        self._called = called
-
-    def __setitem__(self, name: str, x: Any) -> None:
-        if x is not self.get(name):  # as it is after held[name] += 1
-            raise TypeError(
-                f"{self._called}[{name!r}] = ... would change nothing: write into the tensor that is there, by "
-                f"{self._called}[{name!r}].copy_(...), or [...][:] = ..."
-            )
-
-    def update(self, *args: Any, **named: Any) -> None:
-        for name, x in dict(*args, **named).items():
-            self[name] = x
-
-    def __ior__(self, others: Any) -> Held:  # type: ignore[override, misc]
-        self.update(others)
-        return self
 
 
 class Part:

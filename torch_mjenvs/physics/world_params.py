@@ -12,6 +12,7 @@ from ..checks import as_mask, as_tensor
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
+from ..fixed_tensors import FixedTensors
 from .params import Columns, as_rows
 
 
@@ -113,7 +114,8 @@ class Varied:
         What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
         code that torch compiles, nor in a CUDA graph: call `set_const` there.
         """
-        return self._params.views if self._params else {}
+        found = self._params.views if self._params else {}
+        return found if torch.compiler.is_compiling() else FixedTensors(found, "params")
 
     @exclusive
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
