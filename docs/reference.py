@@ -36,7 +36,7 @@ SECTIONS = {
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
 # Bases whose members are shown as those of the classes made from them.
-UNNAMED = {"Human", "Varied", "simulation.Simulation"}
+UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
@@ -111,11 +111,13 @@ def _entry(node: Definition) -> Iterator[str]:
         return
     made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
     fields = [x for x in node.body if isinstance(x, ast.AnnAssign) and "ClassVar" not in ast.unparse(x.annotation)]
+    fields = [x for x in fields if not ast.unparse(x.target).startswith("_")]
     if made is not None:
         yield f"```\n{_wrapped(node.name + _arguments(made))}\n```"
     elif fields:
         yield f"```\n{_wrapped(node.name + '(' + ', '.join(map(ast.unparse, fields)) + ')')}\n```"
-    if bases := [x.id for x in node.bases if isinstance(x, ast.Name) and x.id not in ("Task", "Exception")]:
+    named = [x.id for x in node.bases if isinstance(x, ast.Name)]
+    if bases := [x for x in named if x not in ("Task", "Exception") and not x.startswith("_")]:
         yield f"Base: `{'`, `'.join(bases)}`" + (", whose arguments it takes too." if fields and made is None else ".")
     names = {ast.unparse(x.target) for x in fields} | (_names(made.args) if made else set())
     yield _text(node, names)

@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
 
 def available() -> Limit | None:
-    """The tightest limit on further memory of this process; None where none can be read, as on other than Linux."""
+    """The tightest limit on further memory of this process; None if none can be read, as on other than Linux."""
     return min(_limits(), default=None)
 
 
@@ -104,7 +104,7 @@ def _mounts(lines: list[str], version: int) -> Iterator[tuple[str, str]]:
 
 
 def _number(file: Path) -> int | None:
-    """The whole number in a file; None where there is none, as for "max"."""
+    """The whole number in a file; None if there is none, as for "max"."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

@@ -72,7 +72,7 @@ class Groups:
 
 
 def check_bounded(env: VectorEnv, adapter: str) -> None:
-    """Raise ValueError where actions are unbounded, which the library, scaling or clipping them, would make NaN of."""
+    """Raise ValueError if actions are unbounded, which the library, scaling or clipping them, would make NaN of."""
     space = box(env.single_action_space)
     if not np.isfinite([space.low, space.high]).all():
         raise ValueError(

@@ -53,7 +53,7 @@ class RslRlVecEnv(VecEnv):
 
     @property
     def max_episode_length(self) -> int:
-        """The number of steps after which an episode is truncated. Raises ValueError where there is no limit."""
+        """The number of steps after which an episode is truncated. Raises ValueError if there is no limit."""
         limit = self._bare.engine.max_episode_steps
         if limit is None:
             raise ValueError("episodes have no largest length: make the environment with max_episode_steps")

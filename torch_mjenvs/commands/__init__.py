@@ -109,7 +109,7 @@ def _policy(what: str) -> Policy:
 
 
 def _task_of(policy: Policy) -> str:
-    """Return the task that a policy names. Raises SystemExit where that would take importing the user's module."""
+    """Return the task that a policy names. Raises SystemExit if that would take importing the user's module."""
     named = policy.env_id
     if ":" in named:
         raise SystemExit(

@@ -143,7 +143,7 @@ def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterat
 
 
 def writer(out: Path, seconds: float) -> Any:
-    """Return a writer of a film whose frames are `seconds` apart. Raises SystemExit where an .mp4 cannot be written."""
+    """Return a writer of a film whose frames are `seconds` apart. Raises SystemExit if an .mp4 cannot be written."""
     import imageio.v2 as imageio
 
     if out.suffix == ".gif":

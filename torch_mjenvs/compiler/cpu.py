@@ -47,7 +47,7 @@ class Target:
 
 @functools.cache
 def host() -> Target:
-    """Describe this machine as a target. Raises OSError where it is neither x86-64 nor 64-bit ARM."""
+    """Describe this machine as a target. Raises OSError if it is neither x86-64 nor 64-bit ARM."""
     triple = llvm.get_process_triple()
     if not triple.startswith(("x86_64", "aarch64", "arm64")):
         raise OSError(f"kernels are made for x86-64 and 64-bit ARM; this process runs on {triple}")
@@ -192,7 +192,7 @@ class Parts:
     """
 
     def __init__(self, runs: Sequence[Callable[[int], None]], parts: int):
-        """Cut the runs of `Kernel.launcher` into so many parts. Raises ValueError where these are no whole tiles."""
+        """Cut the runs of `Kernel.launcher` into so many parts. Raises ValueError if these are no whole tiles."""
         self._runs = [run for run in runs if isinstance(run, _Run)]  # what jobs point to is theirs
         first = self._runs[0]
         self._kernel = kernel = first._kernel
@@ -256,10 +256,10 @@ class Team(NamedTuple):
 
 @functools.cache
 def team() -> Team | None:
-    """The OpenMP threads that torch uses; None where its OpenMP does not have GNU's entry.
+    """The OpenMP threads that torch uses; None if its OpenMP does not have GNU's entry.
 
     They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
-    wait for more work by spinning. None where torch's OpenMP does not have GNU's entry.
+    wait for more work by spinning. None if torch's OpenMP does not have GNU's entry.
     """
     try:
         here = ctypes.CDLL(None)

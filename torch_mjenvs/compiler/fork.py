@@ -21,7 +21,7 @@ HARD = 2  # omp_pause_hard of OpenMP 5.0: keep nothing
 
 @functools.cache
 def _pause() -> Callable[[int], int] | None:
-    """`omp_pause_resource_all` of the OpenMP that torch brought; None where it is older than GCC 9."""
+    """`omp_pause_resource_all` of the OpenMP that torch brought; None if it is older than GCC 9."""
     try:
         return ctypes.CDLL(None).omp_pause_resource_all
     except (AttributeError, OSError, TypeError):  # TypeError: on Windows, where nothing forks

@@ -45,7 +45,7 @@ class Kernel(ABC):
         """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """Return such a function for other tensors, made of one that nobody uses any more, or None, where that pays."""
+        """Return such a function for other tensors, made of one that nobody uses any more, or None if that pays."""
         return self.launcher(tensors, worlds)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:

@@ -29,7 +29,7 @@ def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llv
 class Loaded:
     """Functions of object code, for as long as this lives.
 
-    Raises OSError where the code calls what this process does not have: LLVM would load it, and the call jump nowhere.
+    Raises OSError if the code calls what this process does not have: LLVM would load it, and the call jump nowhere.
     """
 
     def __init__(self, code: bytes, functions: Sequence[str], triple: str):

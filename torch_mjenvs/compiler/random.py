@@ -197,7 +197,7 @@ class Random:
         """Draw a whole number from low up to but not including high, or from 0 up to low: the same in both precisions.
 
         It comes as a float. Each is as likely as any other to one in 2**32 / (high - low). Raises TypeError for bounds
-        that are not whole numbers known beforehand, ValueError where there is none between them, or for bounds beyond
+        that are not whole numbers known beforehand, ValueError if there is none between them, or for bounds beyond
         2**24, up to which float32 has all.
         """
         low, high = (0, operator.index(low)) if high is None else (operator.index(low), operator.index(high))

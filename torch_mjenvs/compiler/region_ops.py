@@ -20,7 +20,7 @@ Read = tuple[Value, str, Region]  # a value, the type that it must have, and the
 class IterArg:
     """An iteration argument of a region op; of a block, which has no iterations, a value that it may change.
 
-    `before` is its value outside; None where that is unspecified, as for a block that only computes. `variable` is what
+    `before` is its value outside; None if that is unspecified, as for a block that only computes. `variable` is what
     the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
     and `result` the node that the code after the op reads. `region_op` is the op's own node.
     """

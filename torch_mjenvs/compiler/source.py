@@ -56,7 +56,7 @@ def is_altered() -> bool:
 
 
 def origin(*arguments: str) -> str | None:
-    """A name for what this package's code makes of the arguments; None where it has been altered."""
+    """A name for what this package's code makes of the arguments; None if it has been altered."""
     return None if is_altered() else "\n".join((imported().digest, *arguments))
 
 

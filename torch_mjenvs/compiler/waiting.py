@@ -67,7 +67,7 @@ class Waiting:
             self._lock.release()
 
     def _share(self) -> float | None:
-        """Return the share of its time since the last look that the thread stood in line; None where that is not known.
+        """Return the share of its time since the last look that the thread stood in line; None if that is not known.
         """
         found = standing_in_line()
         if found is None:
@@ -91,7 +91,7 @@ class Waiting:
 
 
 def standing_in_line() -> tuple[int, int] | None:
-    """Return the nanoseconds that this thread ran, and that it stood in line for a processor; None where unknown."""
+    """Return the nanoseconds that this thread ran, and that it stood in line for a processor; None if unknown."""
     if any(name in os.environ for name in CHOSEN):
         return None
     try:

@@ -198,7 +198,7 @@ class Contract:
     def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
         """Return the shapes of the observation's entries, and its numbers in their order.
 
-        Raises ValueError where names, order or shapes are not those of `shapes`.
+        Raises ValueError if names, order or shapes are not those of `shapes`.
         """
         returned = self.call("observe", world)
         found, numbers = self.observed(returned)
@@ -329,14 +329,14 @@ class Contract:
         return {name: x for name, x in self.named(function, info, "info").items() if x != []}
 
     def with_entries(self, info: Named, names: tuple[str, ...]) -> Named:
-        """Return the info of a step with the environment's own entries. Raises ValueError where a name is taken."""
+        """Return the info of a step with the environment's own entries. Raises ValueError if a name is taken."""
         taken = [name for name in names if name in info]
         if taken:
             raise self.error("outcome", ValueError, f"{taken[0]!r} is the environment's own: rename yours")
         return info | dict.fromkeys(names, 0.0)
 
     def same_widths(self, reset_info: Entries, step_info: Entries) -> Widths:
-        """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
+        """Return the widths of the entries of both infos. Raises ValueError if an entry has two widths."""
         widths = {name: width_of(x) for name, x in {**step_info, **reset_info}.items()}
         for name, x in step_info.items():
             if width_of(x) != widths[name]:
@@ -352,7 +352,7 @@ class Contract:
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError where it draws from NumPy's or Python's generator, the same for all worlds and episodes. In a
+        Raises ValueError if it draws from NumPy's or Python's generator, the same for all worlds and episodes. In a
         program of several threads, where it may have been another one that drew, it warns.
         """
         before = drawn()

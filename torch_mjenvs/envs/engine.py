@@ -215,7 +215,7 @@ class Engine(Varied):
 
     @property
     def act(self) -> torch.Tensor:
-        """Activations, (N, na). Raises AttributeError where no actuator of the model has one."""
+        """Activations, (N, na). Raises AttributeError if no actuator of the model has one."""
         if not self.layout.na:
             raise AttributeError("there is no act: no actuator of the model has an activation")
         return self.view("act")

@@ -78,7 +78,7 @@ class Episode:
 
     @functools.cached_property
     def params(self) -> Columns | None:
-        """The parameters that vary from world to world; None where none does."""
+        """The parameters that vary from world to world; None if none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
         m, names = self.model, check_names(
             self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
@@ -180,7 +180,7 @@ class Episode:
     def start_ahead(self, b: Buffers, number: Word) -> list[Scalar]:
         """Return positions, velocities and activations with which the episode of this number begins.
 
-        Raises ValueError where the task's `reset` gives more than these.
+        Raises ValueError if the task's `reset` gives more than these.
         """
         world = self.before_first(random(b, number, RESET))
         world.memory = {}
@@ -213,7 +213,7 @@ class Episode:
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def observe(self, world: World, history: list[Scalar] | None) -> list[Scalar]:
-        """Return the observation: the task's, with noise, behind the history; None where an episode begins."""
+        """Return the observation: the task's, with noise, behind the history; None if an episode begins."""
         seen = self.layout.observation
         _, values = self.contract.observe(world, seen.shapes)
         return seen.row(seen.noisy(values, world.rng), history)
@@ -394,7 +394,7 @@ class Episode:
         return result, obs, flatten(self.layout.info, info), sums
 
     def check_names(self, verdict: Verdict) -> None:
-        """Raise ValueError where the reward's terms or the reasons are not those of the layout, in its order."""
+        """Raise ValueError if the reward's terms or the reasons are not those of the layout, in its order."""
         for what, known, found in (
             ("terms of the reward", self.layout.rewards, verdict.terms),
             ("metrics", self.layout.metrics, verdict.metrics),

@@ -43,7 +43,7 @@ class Parts:
     def join(self, tree: Tree) -> Any:
         """Return rows (..., size) made of tensors (..., *shape) by name: the inverse of `split`.
 
-        In place of a dict may be its rows. Names that `shapes` does not have are left out. Raises ValueError where one
+        In place of a dict may be its rows. Names that `shapes` does not have are left out. Raises ValueError if one
         is missing.
         """
         if not self.named:

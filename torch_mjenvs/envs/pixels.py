@@ -93,7 +93,7 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
 def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
     """Return `pixels=` for arguments of other libraries, if they want pictures; else what is given under this name.
 
-    Raises TypeError where both are asked for.
+    Raises TypeError if both are asked for.
     """
     if not wanted:
         return given

@@ -50,7 +50,7 @@ def as_arrays(x: Any) -> Any:
 
 
 def refuse_wrappers_in_numpy() -> None:
-    """Raise TypeError where the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
+    """Raise TypeError if the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
 
     An environment does not know what is around it, and such a wrapper fails only within its own step, for reasons that
     tell nothing. So the callers are looked at: each wrapper's `reset` calls that of the one inside.

@@ -28,23 +28,28 @@ from .scene import EFFECTS
 class Simulation(simulation.Simulation):
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
-    model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
-    vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
-    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)`,
-    `qfrc_applied (N, nv)` and `eq_active (N, neq)` there are; like `ctrl` they are read by every step and changed by
-    none. `eq_active` says which equality constraints act, 0 for those that do not; `reset` has it as the model does.
+    model: an `mujoco.MjModel`, an MJCF string, or a path.
+    num_worlds: N.
+    device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
+    dtype: torch.float32 or torch.float64.
+    outputs: names of further `mjData` fields to compute, or "sensor:NAME" for one sensor.
+    vary: names of model parameters that may differ from world to world, such as "body_mass". `params` has a tensor (N,
+        ...) for each, with the model's values at first.
+    inputs: further inputs that every step reads and none changes, like `ctrl`: any of "xfrc_applied" (N, nbody, 6),
+        "qfrc_applied" (N, nv) and "eq_active" (N, neq). `eq_active` is 0 for equality constraints that do not act;
+        `reset` sets it to the model's.
 
-    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units; so are `act (N, na)` where actuators have activations, `mocap_pos (N,
-    nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the model has mocap bodies, which `reset` puts where the model has
-    them, and `time (N,)` where `sensordata` has a clock. They keep their addresses for the simulation's
-    life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
-    to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
-    present state.
+    The attributes `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and one for each output, (N,
+    ...), are tensors in MuJoCo's order and units. If actuators have activations there is `act (N, na)`; if the model
+    has mocap bodies, `mocap_pos (N, nmocap, 3)` and `mocap_quat (N, nmocap, 4)`, which `reset` sets to the model's; and
+    if `sensordata` has a clock, `time (N,)`. All keep their addresses: write into them, and read them before the next
+    call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an Euler step, or to the last
+    stage of a Runge-Kutta step; `forward` computes them for the present state.
 
-    Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
+    Raises `UnsupportedModel`, naming the element, if the model uses a feature that is not supported; ValueError for an
     unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
-    for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread is in one.
+    for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python thread is in
+    one.
     """
 
     @functools.cached_property

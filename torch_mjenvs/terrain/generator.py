@@ -19,14 +19,20 @@ BASE = 1.0  # metres of ground under the lowest point
 
 @dataclass(frozen=True)
 class TerrainGenerator:
-    """A grid of terrains: a column is of one kind, and its rows are levels, from easy to hard.
+    """A grid of terrains: each column has one kind, and its rows are levels, from easy to hard.
 
     Its fields are named as in Isaac Lab's `TerrainGeneratorCfg`. Rows follow each other along x, columns along y, and
     the grid's middle is the world's origin. The same fields give the same terrain, to the last bit.
 
-    size: a cell's sides along x and y, metres. border_width: of level ground around the grid. horizontal_scale: the
-    distance of neighbouring elevations; a face that should be vertical leans over that distance. vertical_scale:
-    elevations are multiples of it. difficulty_range: of the first and the last row.
+    sub_terrains: the kinds, each with its `proportion` of the columns.
+    size: a cell's sides along x and y, metres.
+    border_width: width of the level ground around the grid, metres.
+    num_rows, num_cols: numbers of levels and of columns.
+    horizontal_scale: distance of neighbouring elevations, metres. A face that should be vertical leans over that
+        distance.
+    vertical_scale: elevations are multiples of it, metres.
+    difficulty_range: difficulty of the first and the last row; those between are evenly spaced.
+    seed: of the random numbers in all cells.
 
     Raises ValueError for numbers that make no grid.
     """
@@ -104,7 +110,7 @@ class TerrainGenerator:
 
     @functools.cached_property
     def origins(self) -> np.ndarray:
-        """The middle of each cell (num_rows, num_cols, 3), metres. z: the highest elevation within 1 m along x and y.
+        """The middle of each cell, (num_rows, num_cols, 3) metres; z is the highest elevation within 1 m along x and y.
 
         A robot whose lowest point is above it stands on nothing and in nothing.
         """

@@ -90,7 +90,7 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
 def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     """Begin with what the networks of another run have learned; `run` is what identifies this one.
 
-    That run may be of another task, which is then said. Raises SystemExit where its algorithm is another, or its
+    That run may be of another task, which is then said. Raises SystemExit if its algorithm is another, or its
     networks read something else or are of other shapes.
     """
     found = load(folder / "checkpoint.pt", ("run", "agent"))
@@ -123,7 +123,7 @@ def _flat(run: dict[str, Any]) -> dict[str, Any]:
 def write(path: Path, content: bytes | memoryview) -> None:
     """Write a file whole or not at all: at any moment, and after a power cut, it has the old contents or the new.
 
-    Raises SystemExit where it cannot be written, as on a full disk; the old contents are then still there.
+    Raises SystemExit if it cannot be written, as on a full disk; the old contents are then still there.
     """
     draft = path.with_suffix(".draft")
     try:
@@ -151,7 +151,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def save(what: Mapping[str, Any], path: Path) -> None:
-    """Save a dict by torch.save, whole or not at all. Raises SystemExit where the file cannot be written."""
+    """Save a dict by torch.save, whole or not at all. Raises SystemExit if the file cannot be written."""
     buffer = io.BytesIO()
     torch.save(what, buffer)
     write(path, buffer.getbuffer())
@@ -160,7 +160,7 @@ def save(what: Mapping[str, Any], path: Path) -> None:
 def save_json(what: Mapping[str, Any], path: Path) -> None:
     """Save strict JSON, whole or not at all; a number that is not finite becomes null.
 
-    Raises SystemExit where the file cannot be written.
+    Raises SystemExit if the file cannot be written.
     """
     write(path, (json.dumps(finite(what), allow_nan=False) + "\n").encode())
 

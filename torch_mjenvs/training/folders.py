@@ -16,7 +16,7 @@ LOCK = ".lock"  # its holder's number is in it; the system lets go of it when th
 def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
     """Make the folder for results and hold it until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
 
-    No results are overwritten. Raises SystemExit where there is nothing to resume, results of another run are in the
+    No results are overwritten. Raises SystemExit if there is nothing to resume, results of another run are in the
     way, another run is writing there, or no folder can be made.
     """
     names = _names(name)

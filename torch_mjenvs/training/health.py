@@ -18,7 +18,7 @@ class Faults:
         return Faults(**{name: mine[name] + theirs[name] for name in mine})
 
     def divergence(self, frames: int) -> str | None:
-        """Return why an iteration of so many frames shows that the run has diverged; None where it does not."""
+        """Return why an iteration of so many frames shows that the run has diverged; None if it does not."""
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:

@@ -148,7 +148,7 @@ class Elsewhere:
             self._result()
 
     def _result(self) -> Any:
-        """Return the result, or raise the error there was. Raises RuntimeError where the process has ended."""
+        """Return the result, or raise the error there was. Raises RuntimeError if the process has ended."""
         try:
             found = pickle.load(self.back)
         except EOFError:

@@ -350,7 +350,7 @@ class SAC:
 
 
 def bounds(space: Space[Any]) -> tuple[Tensor, Tensor]:
-    """Return the lowest and the highest action, (A,) each. Raises ValueError where there is none."""
+    """Return the lowest and the highest action, (A,) each. Raises ValueError if there is none."""
     assert isinstance(space, Box)  # a TorchVectorEnv's
     low, high = (torch.from_numpy(x).float() for x in (space.low, space.high))
     if not (low.isfinite() & high.isfinite()).all():

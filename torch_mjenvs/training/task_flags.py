@@ -30,7 +30,7 @@ class NotAFlag(Exception):
 
 
 def task_behind(env_id: str) -> Task | None:
-    """Return the task that an id is registered for, as it is without any flags; None where that cannot be known."""
+    """Return the task that an id is registered for, as it is without any flags; None if that cannot be known."""
     kwargs = dict(gymnasium.spec(env_id.rpartition(":")[2]).kwargs)  # a module is imported by now
     task = kwargs.pop("task", None)
     try:
@@ -92,7 +92,7 @@ def _flags(task: Task) -> dict[str, tuple[Any, Any]]:
 
 
 def reader(kind: Any, value: Any) -> Callable[[str], Any]:
-    """Return what makes a value of such a type from a text, for argparse. Raises NotAFlag where nothing does.
+    """Return what makes a value of such a type from a text, for argparse. Raises NotAFlag if nothing does.
 
     `value` is what the field holds, which tells more where the type tells too little.
     """

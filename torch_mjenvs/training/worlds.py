@@ -25,7 +25,7 @@ def task_ids() -> list[str]:
 def task_id(name: str) -> str:
     """Return the full id of a Torch task, given with or without its version; with its module, if that is a user's.
 
-    Raises SystemExit where there is no such task.
+    Raises SystemExit if there is no such task.
     """
     module, _, name = name.rpartition(":")
     if module:

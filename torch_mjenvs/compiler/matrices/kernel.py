@@ -34,7 +34,7 @@ def can_build() -> bool:
 
 
 def why_no_bfloat16(target: cpu.Target | None = None) -> str | None:
-    """Say why products of bfloat16 would bring nothing on this processor; None where they do.
+    """Say why products of bfloat16 would bring nothing on this processor; None if they do.
 
     Intel's processors do them by AMX; without it their AVX512-BF16 takes twice as long as products of float32. AMD's is
     twice as fast.
@@ -79,7 +79,7 @@ def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
 def assembly(plan: Plan, target: cpu.Target) -> str:
     """Return the whole module of a plan as LLVM IR.
 
-    Raises ValueError where the plan has products of bfloat16, and the target none.
+    Raises ValueError if the plan has products of bfloat16, and the target none.
     """
     pairs = any(m.type == "p" for m in plan.memories)
     if pairs and not _has(target, "avx512bf16"):

@@ -30,7 +30,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def why_not(device: torch.device) -> str | None:
-    """Say why networks, or on a GPU their update, cannot be compiled for a device; None where they can."""
+    """Say why networks, or on a GPU their update, cannot be compiled for a device; None if they can."""
     if device.type == "cuda":
         return None
     if device.type != "cpu":
@@ -64,7 +64,7 @@ def _place(parameter: Tensor) -> int:
 
 
 def trained(net: ActorCritic) -> Tensor | None:
-    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None where all count.
+    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None if all count.
     """
     if net.unseen is None:
         return None

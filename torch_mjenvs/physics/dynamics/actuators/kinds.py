@@ -19,7 +19,7 @@ from .muscle import muscle_bias, muscle_gain, muscle_gain_rate, muscle_rate
 class Dynamics:
     """A kind of activation dynamics: how an actuator's activation follows its control.
 
-    rate: act_dot, from the control, the activation and actuator_dynprm; None where there is no activation.
+    rate: act_dot, from the control, the activation and actuator_dynprm; None if there is no activation.
     duration: for how long the activation moves at this rate in a step, from the time step and actuator_dynprm.
     approaches: whether the activation approaches the control. Where the two are angles, it goes the short way round.
     set_point: whether what the gain multiplies may be the set point of a servo.
@@ -40,7 +40,7 @@ class Term:
 
     Both functions take the model, the actuator, its actuator_gainprm or actuator_biasprm, its length and its velocity.
 
-    value: the gain, or the bias; None where there is none.
+    value: the gain, or the bias; None if there is none.
     rate: the derivative of `value` by velocity, for implicit steps.
     acc0: whether it goes by actuator_acc0, which then follows masses and inertias that vary.
     """

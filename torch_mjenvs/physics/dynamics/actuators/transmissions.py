@@ -33,7 +33,7 @@ class Transmission:
     """A kind of transmission.
 
     measure: length and moment of actuator i, from the model, the positions in `Data`, and i.
-    angle: how the length of actuator i may be an angle, from the model and i; None where it is none.
+    angle: how the length of actuator i may be an angle, from the model and i; None if it is none.
     """
 
     measure: Callable[[Model, Data, int], tuple[Scalar, Row]]
