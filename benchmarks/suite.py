@@ -31,7 +31,7 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training.originals import Suite
 
-from .machine import cpu_model
+from .machine import cpu_model, rate
 from .peers import envpool_has
 
 FILE = Path(__file__).parent / "results" / "suite.json"
@@ -99,16 +99,10 @@ def of_envpool(name: str) -> Step | None:
 
 def rates(contenders: dict[str, Step]) -> dict[str, float]:
     """Medians of steps a second of CPU time, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
     for step in contenders.values():
         step()
-    for _ in range(ROUNDS):
-        for name, step in contenders.items():
-            start, wall, steps = time.process_time(), time.perf_counter(), 0
-            while time.process_time() - start < SECONDS and time.perf_counter() - wall < 10 * SECONDS:
-                steps += step()
-            found[name].append(steps / (time.process_time() - start))
-    return {name: statistics.median(x) for name, x in found.items()}
+    rounds = [[rate(step, SECONDS, 10 * SECONDS) for step in contenders.values()] for _ in range(ROUNDS)]
+    return dict(zip(contenders, map(statistics.median, zip(*rounds, strict=True)), strict=True))
 
 
 def told(log: str) -> Iterator[tuple[str, dict[str, float]]]:
