@@ -31,6 +31,7 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training.originals import Suite
 
+from . import report
 from .machine import cpu_model, rate
 from .peers import envpool_has
 
@@ -156,9 +157,9 @@ def table() -> str:
     rows = kept_rows()["rows"]
     cells = {name: {head: _cell(show, rows[name]) for head, show in COLUMNS.items()} for name in TASKS if name in rows}
     heads = [head for head in COLUMNS if any(row[head] for row in cells.values())]
-    lines = [["task", *heads], ["---", *["--:"] * len(heads)]]
-    lines += [[f"`{name}`", *(row[head] for head in heads)] for name, row in cells.items()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return report.table(
+        ["task", *heads], [[f"`{name}`", *(row[head] for head in heads)] for name, row in cells.items()]
+    )
 
 
 def _cell(show: Callable[[dict[str, float]], str], row: dict[str, float]) -> str:
