@@ -18,7 +18,7 @@ from ..compiler.scalar import Scalar
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
-from ..rendering.picture import SAMPLES, Picture, bytes_a_picture
+from ..rendering.picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from ..rendering.scene import EFFECTS
 from .contract import by_name
 from .engine import Engine
@@ -247,10 +247,8 @@ def picture_of(
     what: str | None = f"{params.names if params else ()}"
     if shows:
         what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
-    return Picture(
-        engine.mjmodel, model, camera, size, outputs, worlds, engine.num_envs, buffers, states, world, what, without,
-        samples,
-    )  # fmt: skip
+    seen = Worlds(engine.mjmodel, model, engine.num_envs, worlds, buffers, states, world, what)
+    return Picture(seen, Shot(camera, size, outputs, without, samples))
 
 
 PLACES = (

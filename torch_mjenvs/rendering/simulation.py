@@ -21,7 +21,7 @@ from ..physics.model.precision import PRECISIONS
 from ..physics.simulation import MOCAP
 from .camera import which
 from .picture import OUTPUTS as PICTURES
-from .picture import SAMPLES, Picture, bytes_a_picture
+from .picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from .scene import EFFECTS
 
 
@@ -103,7 +103,7 @@ class Simulation(simulation.Simulation):
             raise ValueError(f"samples must be one of {list(SAMPLES)}, not {samples!r}")
         key = (which(camera), size, asked, chosen, left_out, samples)
         if key not in self._pictures:
-            self._pictures[key] = self._picture(camera, size, asked, chosen, left_out, samples)
+            self._pictures[key] = self._picture(Shot(camera, size, asked, left_out, samples), chosen)
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._pictures[key].draw()
@@ -111,25 +111,19 @@ class Simulation(simulation.Simulation):
         return {name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in found.items()}
 
     @lasting
-    def _picture(
-        self,
-        camera: int | str | mujoco.MjvCamera,
-        size: tuple[int, int],
-        outputs: tuple[str, ...],
-        worlds: tuple[int, ...] | None,
-        without: tuple[str, ...],
-        samples: int,
-    ) -> Picture:
+    def _picture(self, shot: Shot, chosen: tuple[int, ...] | None) -> Picture:
+        """Make what takes these pictures of the chosen worlds, None: of all."""
         asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
 
         def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:
             m, state = asked.world(b), {name: b[name] for name in STATE}
             return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b)), {}
 
-        count = self.num_worlds if worlds is None else len(worlds)
-        check_memory("worlds", count, bytes_a_picture(self._mjmodel, size, outputs, self.dtype.itemsize), self.device)
-        drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
-        return Picture(
-            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(),
-            {"": self._buffers}, world, f"{asked.inputs} {asked.vary}", without, samples,
+        drawn, one = (self.num_worlds if chosen is None else len(chosen)), self.dtype.itemsize
+        check_memory("worlds", drawn, bytes_a_picture(self._mjmodel, shot.shape, shot.outputs, one), self.device)
+        rows = None if chosen is None else torch.tensor(chosen, dtype=torch.int64, device=self.device)
+        worlds = Worlds(
+            self._mjmodel, self.model, self.num_worlds, rows, asked.buffers(), {"": self._buffers}, world,
+            f"{asked.inputs} {asked.vary}",
         )  # fmt: skip
+        return Picture(worlds, shot)
