@@ -1,4 +1,4 @@
-"""Guards of the calls that users make: one thread at a time, and, where buffers are made, out of inference mode."""
+"""Guards for public calls: one thread at a time, and outside of inference mode where buffers are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what users hand in, which make it into what is worked with. Errors speak of the user's terms; nothing has
+"""Checks users' input, and converts it to what the package works with. Errors use the user's terms, and nothing has
 changed when one is raised.
 """
 

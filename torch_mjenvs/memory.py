@@ -1,4 +1,4 @@
-"""The memory that this process may still take, so that what is too large is refused before it is begun.
+"""How much more memory this process may use, so that requests that are too large are refused before they start.
 
 Linux hands out memory that is not there and later kills the process that writes to it. Containers, batch systems and
 shells set limits of their own, below what the machine has: control groups (version 1 and 2, those of all ancestors),

@@ -1,4 +1,4 @@
-"""The vocabulary of tasks: what may be done with the scalars of a world, beside `+ - * / %`, `abs` and `< <= > >=`.
+"""The vocabulary of tasks: functions of a world's scalars, in addition to `+ - * / %`, `abs` and `< <= > >=`.
 
 A scalar stands for one number in each world. In a kernel it is known only when that runs, so Python's own `if`, `max`
 and `math.sin` cannot be used on it; these can. `select(mask, a, b)` takes the place of `a if mask else b`, and

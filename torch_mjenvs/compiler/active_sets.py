@@ -1,4 +1,5 @@
-"""Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
+"""Loops over the few of many alike things that some world needs: `when_any` and `compute_any` for many, whose code
+exists once.
 
 `active_set` says which are needed: a list of (number, mask), or a node of type "t".
 """

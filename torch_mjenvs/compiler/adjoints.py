@@ -1,4 +1,4 @@
-"""Derivatives of a graph being recorded, in reverse mode: from those by its results to those by what it is made of.
+"""Derivatives of a graph being recorded, in reverse mode: from the adjoints of its results to those of its inputs.
 
 A node's adjoint is the derivative of a number by the node. It is recorded after all that the node goes into. The rules
 are those of `derivatives`: an operation's derivative is a number, by which a tangent is multiplied on the way forward

@@ -1,4 +1,5 @@
-"""What all control flow is made of: carries as flat lists of leaves, regions that change them, loops over arrays.
+"""The parts that all control flow is made of: carries as flat lists of leaves, regions that change them, loops over
+arrays.
 
 A carry is any nesting of lists, tuples, dicts and dataclasses of scalars.
 """

@@ -1,5 +1,5 @@
-"""Forks. A child has one thread: nobody there will release a lock that another thread of its parent held, and nobody
-stands where OpenMP's threads stood.
+"""Makes forking safe. A forked child has one thread: no other will release a lock that its parent's threads held, and
+OpenMP's threads are gone.
 
 LLVM's lock is held across a fork, so a fork waits for whoever is compiling. OpenMP's threads are sent home before it,
 within a fraction of a millisecond: GNU's runtime, torch's and ours, would wait in the child for those of the parent.

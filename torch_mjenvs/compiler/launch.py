@@ -1,4 +1,5 @@
-"""Kernels meet torch: tensors checked and bound, and the custom operators through which torch sees a launch.
+"""Kernels over torch tensors: checks and binds the tensors, and has the custom operators through which torch sees a
+launch.
 
 A launch is opaque to torch. In eager mode it is called directly. While torch compiles, it appears as
 `torch_mjenvs::launch`, which changes its tensors in place, so that a graph with it needs no break and a CUDA graph can

@@ -1,4 +1,4 @@
-"""Object code: how it is made so that it can be loaded wherever there is room, and the loading.
+"""Makes object code that can be loaded at any address, and loads it.
 
 LLVM's loader maps code and constants apart, in a large process gigabytes apart, so no code may reach another section,
 or a function of the C library, by a distance of 32 bits: hence the large code model. On what it cannot read, the loader

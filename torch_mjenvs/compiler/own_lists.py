@@ -1,4 +1,4 @@
-"""Lists of each world's own: each world goes through what concerns it, whatever its neighbours are concerned with.
+"""Lists that differ from world to world: each world goes through its own entries, whatever its neighbours' lists have.
 
 Worlds share the loop, and each is at another entry in an iteration. So the longest list counts, where a loop over what
 any world needs has as many iterations as there are different entries in all lists. What an iteration looks up lies

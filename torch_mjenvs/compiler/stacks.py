@@ -1,4 +1,4 @@
-"""Stacks for the threads that run kernels: address space, of which what is touched becomes memory.
+"""Stacks for the threads that run kernels: reserved address space, which becomes memory where it is touched.
 
 They are kept and used again, the last first, since it is in the processor's caches still.
 """

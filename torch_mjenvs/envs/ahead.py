@@ -1,4 +1,4 @@
-"""Beginnings of episodes, computed ahead for many worlds at a time."""
+"""Computes the beginnings of episodes in advance, for many worlds at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that write into a rollout themselves, so that nothing has to be copied after each."""
+"""Steps that write their results directly into a rollout, so that nothing has to be copied after each."""
 
 from __future__ import annotations
 

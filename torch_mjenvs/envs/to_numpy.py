@@ -1,4 +1,4 @@
-"""NumPy around an environment of tensors: a wrapper that converts, and the answer to those of Gymnasium's that do not.
+"""NumPy around an environment of tensors: a wrapper that converts, and the error for Gymnasium's wrappers that need it.
 """
 
 from __future__ import annotations

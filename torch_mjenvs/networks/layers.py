@@ -1,4 +1,5 @@
-"""The description of a network: its dense layers, with layer norm or without, and where their parameters stand."""
+"""The description of a network: its dense layers, with layer norm or without, and where their parameters are in memory.
+"""
 
 from __future__ import annotations
 

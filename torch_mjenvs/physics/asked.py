@@ -1,4 +1,4 @@
-"""`Asked`: what kernels of a model are to read, write and let vary."""
+"""`Asked`: a model, and what its kernels are to read, write and let vary."""
 
 from __future__ import annotations
 

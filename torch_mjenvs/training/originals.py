@@ -1,4 +1,5 @@
-"""Gymnasium's and dm_control's own tasks: a step of them takes as long as thousands of steps here, so cores share them.
+"""Gymnasium's and dm_control's own tasks, stepped by a process a core, as a step takes as long as thousands of steps
+here.
 
 This file is also the program of the processes that step them, run by its path: it imports neither torch nor this
 package, whose import would take longer than what a process is for. It speaks through pipes, and is started neither by a

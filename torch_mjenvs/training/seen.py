@@ -1,4 +1,4 @@
-"""What the networks of a learner read of an observation."""
+"""Which parts of an observation the networks of a learner read."""
 
 from __future__ import annotations
 

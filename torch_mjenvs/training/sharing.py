@@ -1,4 +1,4 @@
-"""A run shared out over processes by torch.distributed: each has some of the worlds, and all learn the same.
+"""Divides a run among processes by torch.distributed: each steps some of the worlds, and all learn the same networks.
 
     torchrun --nproc-per-node 2 -m torch_mjenvs train --env TorchHalfCheetah-v0
 

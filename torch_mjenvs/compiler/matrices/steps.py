@@ -1,4 +1,4 @@
-"""The steps of a plan: what a kernel over matrices does, in which order, and where in memory its numbers stand."""
+"""The steps of a plan: what a kernel over matrices does, in which order, and where in memory its numbers are."""
 
 from __future__ import annotations
 
