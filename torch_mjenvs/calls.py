@@ -47,7 +47,7 @@ def exclusive(method: Method) -> Method:
 class Lock(type(threading.RLock())):  # type: ignore[misc]
     """A lock that the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
 
-    A copy of it is a lock that nobody holds.
+    A copy of it is a free lock.
     """
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Feet, for tasks of legged robots: contacts, times on the ground and in the air, the height of a swing, slip.
 
-Functions of lists with an entry a foot. What they go on from, a task keeps in its memory: see docs/tasks.md.
+Functions of lists with one entry per foot. A task keeps their state in its memory: see docs/tasks.md.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     from torch_mjenvs.adapters import SB3VecEnv
 
-A library is imported when its adapter is asked for; without it that is an ImportError that says what to install.
-Wrappers of `torch_mjenvs.wrappers` may be in between. docs/libraries.md has an example for each library.
+A library is imported when its adapter is first used; if it is missing, the ImportError says what to install. Wrappers
+of `torch_mjenvs.wrappers` may be in between. docs/libraries.md has an example for each library.
 """
 
 from __future__ import annotations

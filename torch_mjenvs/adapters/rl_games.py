@@ -97,7 +97,7 @@ class RlGamesVecEnv(IVecEnv):
         return self._given(obs), reward.float(), ended.to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
-        """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""
+        """Return the state of all worlds, from which `set_env_state` continues, bit for bit."""
         state: dict[str, torch.Tensor] = self.env.state_dict()  # type: ignore[attr-defined]
         return state
 

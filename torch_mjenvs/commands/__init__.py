@@ -77,8 +77,8 @@ def add_policy(p: argparse.ArgumentParser) -> None:
 def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
     """Return the policy that a folder, a file or a task's id names, and the id of the task it is to act in.
 
-    That is `task` where it is given, else the task that the policy names. Nothing is imported because a file says so.
-    Raises SystemExit with one line where there is no such policy or task.
+    That is `task` if it is given, else the task that the policy names. A file never causes an import. Raises SystemExit
+    with one line where there is no such policy or task.
     """
     try:
         policy = _policy(what)

@@ -23,7 +23,7 @@ from .scalar import Mask, Scalar, logical_and, maximum, minimum
 
 
 class Table:
-    """Constants that are the same in all worlds: a kernel holds them once, whoever reads them.
+    """Constants that are the same in all worlds: a kernel holds them once, however often they are read.
 
     `rows` are numbers, or lists of numbers of one length. `columns` is that length, to be said where there may be no
     rows: a table without rows has one of zeros. A table of ints gives indices: it is read at a shared row, and what it

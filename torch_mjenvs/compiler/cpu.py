@@ -173,7 +173,7 @@ class _Run:
                 for _ in range(helpers):
                     _helpers().put(help_out)
                 mine.thread_index = 0
-                self._kernel.call(ctypes.addressof(mine))  # until no tile is left that nobody has begun
+                self._kernel.call(ctypes.addressof(mine))  # until no tile is left to begin
                 done.append(True)
                 while len(ended) < len(begun):
                     with suppress(Empty):

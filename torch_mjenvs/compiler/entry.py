@@ -17,7 +17,7 @@ import re
 
 FIELDS = (
     "buffers",  # a pointer to the pointers to the program's buffers
-    "counter",  # a pointer to the number of the first tile that nobody has taken
+    "counter",  # a pointer to the number of the first tile that no thread has taken
     "tiles",
     "chunk",
     "worlds",  # that are allocated

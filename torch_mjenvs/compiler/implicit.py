@@ -1,4 +1,5 @@
-"""Solutions of equations: whoever searches for one says which equation it solves, so that its derivative is known.
+"""Solutions of equations: code that searches for one declares which equation it solves, so that its derivative is
+known.
 
 A search has no derivative worth having: it ends where it ends, by however many iterations. By the implicit function
 theorem the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See

@@ -46,7 +46,9 @@ class Kernel(ABC):
         """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """Return such a function for other tensors, made of one that nobody uses any more, or None if that pays."""
+        """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused
+        for it.
+        """
         return self.launcher(tensors, worlds)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
@@ -138,7 +140,7 @@ _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary
 
 
 def _kernel(handle: int) -> Kernel:
-    """The kernel with this handle. Raises RuntimeError if nobody holds it any more."""
+    """The kernel with this handle. Raises RuntimeError if it has been freed."""
     kernel = _kernels.get(handle)
     if kernel is None:
         raise RuntimeError(

@@ -77,7 +77,7 @@ class Random:
         self._blocks = _FORK
         self._forks = 0
         self._drawn = 0
-        self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
+        self._pair: int | None = None  # where the words of a normal number begin whose twin has not been drawn yet
         self._plain = all(type(x) is int for x in (*self._key, *self._counter))
         self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
 

@@ -32,7 +32,7 @@ _free: dict[int, list[Stacks]] = {}
 
 
 def take(threads: int, stack_bytes: int) -> Stacks:
-    """Stacks that nobody else has. Raises MemoryError."""
+    """Stacks for one launch alone. Raises MemoryError if there is no room for them."""
     free = _free.setdefault(stack_bytes, [])
     try:
         found = free.pop()

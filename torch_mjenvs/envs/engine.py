@@ -448,7 +448,7 @@ class Engine(Varied):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of all buffers by name, (N, width); `load_state_dict` goes on exactly from there."""
+        """Return copies of all buffers by name, (N, width); `load_state_dict` continues exactly from there."""
         return {name: view.clone() for name, view in self._views.items()}
 
     @exclusive

@@ -140,7 +140,8 @@ class _Block:
 
 
 class _Memory:
-    """Memory that is lent, and lent again once nobody has it any more: new memory costs more than to write there.
+    """Blocks of memory that are lent, and lent again once their tensors are gone: new memory costs more than writing
+    there.
 
     NumPy asks Linux for large pages, as torch does not by itself.
     """

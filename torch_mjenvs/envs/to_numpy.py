@@ -18,7 +18,8 @@ OURS = IN_NUMPY - {"DictInfoToList"} | {"DtypeObservation", "FlattenObservation"
 
 
 class TorchToNumpy(VectorWrapper):
-    """Hands out NumPy arrays, and takes them as actions: for what knows no tensors, such as Gymnasium's own wrappers.
+    """Returns NumPy arrays, and takes them as actions: for code that does not work on tensors, such as Gymnasium's
+    wrappers.
 
         env = gymnasium.wrappers.vector.DictInfoToList(wrappers.TorchToNumpy(env))
 

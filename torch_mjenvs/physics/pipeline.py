@@ -1,7 +1,7 @@
 """MuJoCo's pipeline: the stages in MuJoCo's order, from a state to its accelerations and all that follows.
 
-A `Data` runs a stage when one of its fields is first asked for, so whoever needs little computes little. `forward` asks
-for all that a step needs.
+A `Data` runs a stage when one of its fields is first asked for, so only what is needed is computed. `forward` asks for
+all that a step needs.
 """
 
 from __future__ import annotations

@@ -345,9 +345,9 @@ class Simulation(Varied):
 
         A (..., n, n) and B (..., n, nu) are of (positions, velocities, activations), n = 2 nv + na, in the meaning and
         order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame. P (..., n, np) is
-        by parameters that vary, `params` by name, and by what mj_setConst derives from them. C (..., ny, n) and D
-        (..., ny, nu) are of `outputs`, named as the simulation's own, as the last step leaves them. What has several
-        numbers is flat, one name after the other; what is not asked for is empty.
+        by parameters that vary, `params` by name, and by what mj_setConst derives from them. C (..., ny, n) and D (...,
+        ny, nu) are of `outputs`, named as the simulation's own, as the last step leaves them. What has several numbers
+        is flat, one name after the other; fields that are not asked for are empty.
 
         qpos (..., nq), qvel (..., nv), ctrl (..., nu) and act (..., na) are those of the worlds, (N, ...), where not
         given; leading dimensions are broadcast, say to knots x worlds. Parameters, mocap bodies and inputs are always

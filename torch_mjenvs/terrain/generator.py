@@ -171,7 +171,7 @@ class TerrainGenerator:
         return clip(floor(row), 0.0, self.num_rows - 1.0), clip(floor(column), 0.0, self.num_cols - 1.0)
 
     def next_level(self, level: Scalar, distance: Scalar, asked: Scalar, other: Scalar) -> Scalar:
-        """Return the level (row) at which a world goes on after an episode, by legged_gym's rule.
+        """Return the level (row) of a world's next episode, by legged_gym's rule.
 
         distance: how far from its origin it came, metres. asked: how far its command asked it to go: speed times the
         seconds of a full episode. other: any level, `rng.integers(ground.num_rows)`.

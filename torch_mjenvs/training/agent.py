@@ -42,7 +42,7 @@ class Agent(Protocol):
         """Return the entries of policy.pt, all but the id of the task."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the learner goes on from, as `torch.save` takes it."""
+        """Return the full state of the learner, from which it can be resumed, as `torch.save` takes it."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""

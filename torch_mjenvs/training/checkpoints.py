@@ -43,7 +43,8 @@ class Kept:
     def save(self, seconds: float) -> None:
         """Save the policy and the state to resume from, after so many seconds of training.
 
-        Of a run that is shared out, every process calls this, as the state is everybody's; the first one writes.
+        In a run of several processes every process calls this, since the state is gathered from all; the first one
+        writes.
         """
         start, agent = time.perf_counter(), self.agent
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}

@@ -1,4 +1,4 @@
-"""What every algorithm keeps: the episodes of its worlds, the random numbers that a run goes on with, and the time.
+"""What every algorithm keeps: the episodes of its worlds, the state of random numbers, and the time.
 
 Shapes: N worlds, T steps of a rollout.
 """
@@ -81,7 +81,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
-    """Have torch's random numbers go on from the state of an agent."""
+    """Set the state of torch's random numbers to that in an agent's state."""
     torch.set_rng_state(state["random"].cpu())
     if device.type == "cuda" and state["cuda_random"] is not None:  # None: of a run on the CPU
         torch.cuda.set_rng_state(state["cuda_random"].cpu(), device)

@@ -41,7 +41,7 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
 
 
 def to_resume(given: Path | None, name: str) -> Path:
-    """Return the checkpoint that a run goes on from: in the folder `given`, or the last of runs/NAME and so on."""
+    """Return the checkpoint from which a run is resumed: in the folder `given`, or the last of runs/NAME and so on."""
     return (given or _last(_names(name))) / "checkpoint.pt"
 
 

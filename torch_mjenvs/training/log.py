@@ -1,4 +1,4 @@
-"""The log of a run in progress: TensorBoard where it is installed, Weights & Biases where it is asked for."""
+"""The log of a run in progress: TensorBoard if it is installed, Weights & Biases if it is asked for."""
 
 from __future__ import annotations
 

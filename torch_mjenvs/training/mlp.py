@@ -56,8 +56,8 @@ class MLP(nn.Sequential):
     `torch.set_float32_matmul_precision("medium")`, factors of products are rounded to bfloat16, where the processor is
     faster with it; their sums are float32.
 
-    Kernels are for float32 on the CPU, and gradients of parameters. The rest is done by torch as ever: other devices
-    and dtypes, gradients by the inputs, autocast, `torch.compile`, `torch.func`. Where kernels ran, gradients cannot be
+    Kernels are for float32 on the CPU, and gradients of parameters. Torch does the rest: other devices and dtypes,
+    gradients by the inputs, autocast, `torch.compile`, `torch.func`. Where kernels ran, gradients cannot be
     differentiated again.
 
     Raises ValueError for other layers.
@@ -92,7 +92,7 @@ class _Shape(NamedTuple):
 def _read(layers: Iterable[nn.Module]) -> tuple[_Shape, list[Tensor]]:
     """Return what the kernels of a network depend on, and its parameters in order.
 
-    Raises ValueError for layers of which kernels know nothing, such as those with hooks.
+    Raises ValueError for layers that kernels do not support, such as those with hooks.
     """
     widths: list[int] = []
     kinds: set[str] = set()
@@ -131,7 +131,7 @@ def _read(layers: Iterable[nn.Module]) -> tuple[_Shape, list[Tensor]]:
 
 
 def _fit(x: Tensor, parameters: Sequence[Tensor]) -> bool:
-    """Say whether kernels can do what is asked for."""
+    """Say whether kernels can run this call."""
     if x.requires_grad or torch.compiler.is_compiling() or transformed() or torch.is_autocast_enabled("cpu"):
         return False
     plain = all(y.dtype == torch.float32 and y.device.type == "cpu" for y in (x, *parameters))

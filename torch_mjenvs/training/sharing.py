@@ -41,7 +41,7 @@ class Share:
         return x if self.ranks == 1 else x[self.of(len(x))]
 
     def gathered(self, x: Tensor, dim: int = 0) -> Tensor:
-        """Return everybody's tensors, of one shape, behind each other along `dim`."""
+        """Return the tensors of all processes, of one shape, concatenated along `dim`."""
         if self.ranks == 1:
             return x
         given = x.contiguous().view(torch.uint8) if x.dtype == torch.bool else x.contiguous()
@@ -50,7 +50,7 @@ class Share:
         return torch.cat(parts, dim).view(x.dtype)
 
     def add(self, *tensors: Tensor) -> None:
-        """Put the sum of everybody's into each of these tensors, which are contiguous."""
+        """Replace each of these tensors, which are contiguous, by its sum over all processes."""
         if self.ranks > 1:
             for x in tensors:
                 torch.distributed.all_reduce(x)

@@ -49,7 +49,7 @@ class Grid:
 
 
 def launches(plan: Plan) -> list[tuple[Phase, ...]]:
-    """Return the phases of each launch: those that nobody waits for go with the next one."""
+    """Return the phases of each launch: those without a wait after them go with the next one."""
     found, some = [], []
     for phase in plan.phases:
         some.append(phase)

@@ -191,7 +191,7 @@ class Phase:
 
     `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
     thread's own begins it, where nobody is to `wait`, when it has done its turns. On a GPU a turn is a block of
-    threads, and a phase that nobody waits for is in one launch with the next.
+    threads, and a phase without a wait after it is in one launch with the next.
     """
 
     index: str

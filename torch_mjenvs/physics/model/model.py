@@ -282,7 +282,7 @@ class Model:
 
     # Where parameters vary from world to world (see `params`):
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
-    nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
+    nominal: Model | None = None  # the model as it was loaded, which decides whatever tracing needs a plain number for
     poison: float = 0.0  # NaN in worlds whose parameters make no sense
 
     # The same in another form: computed whenever a model is made, also by dataclasses.replace.

@@ -37,7 +37,7 @@ class Precision:
 
     @property
     def sharpened(self) -> Precision:
-        """The same for a step that somebody differentiates."""
+        """The same for a step that is differentiated."""
         return replace(self, sharp=True)
 
     @property
