@@ -40,12 +40,13 @@ COLUMNS = frozenset((
     "reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "next_episode", "reset_mask",
 ))  # fmt: skip
 
-# What a step gives of a few numbers and flags a world, to be handed out together, with room for an adapter's masks.
+# Small outputs of a step, which are handed out in one copy, with room for an adapter's masks.
 NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
 
 SEEDING_BYTES = 128  # a world's share of what `seed` works on
 
-# What torch's own CUDA graphs are made by: until it is imported, which takes seconds, there are none to tell of a step.
+# The module that makes torch's own CUDA graphs. Until it is imported, which takes seconds, there are none to mark steps
+# for.
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
@@ -84,14 +85,14 @@ class Engine(Varied):
     (N, A)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
     `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
-    Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
-    numbers of one large engine go through its trajectories. With `shows_end`, in SAME_STEP mode, it keeps what a step
-    led to before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary, `final_params` and
-    `final_derived`.
+    Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that divide the
+    numbers of one large engine among them produce its trajectories. With `shows_end`, in SAME_STEP mode, it keeps the
+    state after a step before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
+    `final_params` and `final_derived`.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
-    MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
-    is in one.
+    MemoryError for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python
+    thread is in one.
     """
 
     _called = "this environment"
@@ -240,7 +241,7 @@ class Engine(Varied):
 
     @property
     def final_info(self) -> dict[str, torch.Tensor]:
-        """The info at the end of the episodes that ended last, in SAME_STEP mode, by name: (N,) or (N, k) each."""
+        """The info at the end of each world's last episode, in SAME_STEP mode, by name: (N,) or (N, k) each."""
         return self._named(self.final_info_values)
 
     @property
@@ -276,11 +277,10 @@ class Engine(Varied):
 
     @exclusive
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
-        """Key every world's random numbers by (seed, the world's number), or by (its own seed, 0) for a list of N
-        seeds.
+        """Key every world's random numbers by (seed, its number), or for a list of N seeds by (its own seed, 0).
 
-        Worlds outside of the (N,) bool mask, where there is one, and worlds whose own seed is None keep their keys. The
-        episodes of the others are counted from 0 again. Seeds count modulo 2**64.
+        Worlds outside of the (N,) bool mask, and worlds whose own seed is None, keep their keys. The episodes of the
+        others are counted from 0 again. Seeds are taken modulo 2**64.
         """
         n = self.num_envs
         if isinstance(seed, int):
@@ -332,9 +332,10 @@ class Engine(Varied):
 
     @exclusive
     def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
-        """Make so many steps more with the action of the last one, and sum their rewards.
+        """Make `times` more steps with the action of the last one, and sum the rewards.
 
-        Worlds stay as they are once their episode has ended; so do those of the (N,) bool mask, which that step began.
+        Worlds whose episode has ended stay as they are. So do those of the (N,) bool mask, whose episode that step
+        began.
         """
         total, still = self.reward.clone(), self.terminated | self.truncated
         if begun is not None:
@@ -364,29 +365,28 @@ class Engine(Varied):
         return step
 
     def launch_on(self, buffers: Mapping[str, torch.Tensor]) -> launch.Launch:
-        """Return the launch of `step_on`, which does not look whether parameters have changed."""
+        """Return the launch of `step_on`, which does not check whether parameters have changed."""
         own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
         return self._step.kernel.bind(own | dict(buffers))
 
     def transition(
         self, state: Mapping[str, torch.Tensor], action: torch.Tensor, *, clip_adjoint: float | None = None
     ) -> dict[str, torch.Tensor]:
-        """Return the state after one step from `state` under `action` (..., nu). The engine's own worlds stay as they
-        are.
+        """Return the state after one step from `state` under `action` (..., A). The engine's own worlds do not change.
 
-        `state` is as `state_dict` gives it, with any leading dimensions, and so is the result, in which "obs",
-        "reward", "terminated" and so on are the step's. A pure function: `torch.vmap` maps it over worlds, and
-        `torch.compile` takes it.
+        `state` and the result are like `state_dict`'s, with any leading dimensions; in the result, "obs", "reward",
+        "terminated" and so on are the step's. The function is pure: `torch.vmap` maps it over worlds, and
+        `torch.compile` can compile it.
 
-        torch's autograd and `torch.func.grad` go through it, once: from the state after the step, memory and sums
-        included, "obs", "reward" and "info", to the state before it, the action, and "params" with what follows of
-        them ("derived"). No gradient crosses a reset: what a new episode begins with has none, and in SAME_STEP mode
-        "final_obs" and "final_info" have those of the step. Flags and the solver's start have none, nor has the step of
-        a world whose state or action was bad. The way back is several kernels, built on first use; it is as exact as
-        that of `Simulation.transition`. Code that torch compiles has no gradients.
+        torch's autograd and `torch.func.grad` can differentiate it, once: the state after the step, memory and sums
+        included, "obs", "reward" and "info", by the state before it, the action, and "params", with what is derived
+        from them ("derived"). No gradient crosses a reset: the beginning of an episode has none, and in SAME_STEP mode
+        "final_obs" and "final_info" have those of the step. Flags and the solver's start have none. Neither has the
+        step of a world whose state or action was bad. The backward pass is several kernels, built on first use, as
+        exact as that of `Simulation.transition`. Code that torch compiles has no gradients.
 
-        clip_adjoint: the greatest length that the adjoint of a world's positions, velocities and activations after the
-        step has on its way back, as in `Simulation.transition`.
+        clip_adjoint: the greatest length of the adjoint of a world's positions, velocities and activations after the
+        step in the backward pass, as in `Simulation.transition`.
 
         Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device, or a
         bound that is not positive; in backward UnsupportedModel, naming what has no gradients.
@@ -424,13 +424,11 @@ class Engine(Varied):
         mask: torch.Tensor | None = None,
         act: torch.Tensor | None = None,
     ) -> None:
-        """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`. Nothing is carried over from before.
+        """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 
-        `obs` and `info` are then those that a reset into that state would give.
-
-        qpos (N, nq), qvel (N, nv), act (N, na), which is 0 where it is not given; only the worlds of the (N,) bool mask
-        where there is one. Raises TypeError or ValueError for the wrong type, shape or device, and changes nothing
-        then.
+        act is 0 by default. With a mask, (N,) bool, only its worlds are set. Nothing is carried over from before: `obs` and `info` are then
+        those that a reset into that state would give. Raises TypeError or ValueError for the wrong type, shape or
+        device; nothing has changed then.
         """
         n = self.num_envs
         if act is not None:
@@ -453,10 +451,10 @@ class Engine(Varied):
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from the `state_dict` of an engine of the same task, worlds and dtype, on whatever device it was.
+        """Continue from the `state_dict` of an engine of the same task, number of worlds and dtype, on any device.
 
-        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors, and
-        changes nothing then.
+        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors; nothing
+        has changed then.
         """
         check_state(state, self._views, "such an environment")
         for name, view in self._views.items():
