@@ -426,9 +426,9 @@ class Engine(Varied):
     ) -> None:
         """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 
-        act is 0 by default. With a mask, (N,) bool, only its worlds are set. Nothing is carried over from before: `obs` and `info` are then
-        those that a reset into that state would give. Raises TypeError or ValueError for the wrong type, shape or
-        device; nothing has changed then.
+        act is 0 by default. With a mask, (N,) bool, only its worlds are set. Nothing is carried over from before: `obs`
+        and `info` are then those that a reset into that state would give. Raises TypeError or ValueError for the wrong
+        type, shape or device; nothing has changed then.
         """
         n = self.num_envs
         if act is not None:
