@@ -69,8 +69,8 @@ def add_policy(p: argparse.ArgumentParser) -> None:
     """Add the arguments that name a policy and the task it is to act in, which `acting` takes."""
     p.add_argument("what", help=WHAT)
     p.add_argument(
-        "--task", metavar="ID", help="the task to act in, instead of the one that the file names; with its module, "
-        "as in my_tasks:TorchMine-v0, where it is your own: no file says what is imported"
+        "--task", metavar="ID", help="the task to act in, instead of the one that the file names; a task of your "
+        "own with its module, as in my_tasks:TorchMine-v0, since files never cause an import"
     )  # fmt: skip
 
 

@@ -516,8 +516,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"),
-        help="of the factors of a compiled learner's products, whose sums are float32; default bfloat16 where this "
-        "processor is faster with it",
+        help="precision in which the compiled learner multiplies; sums are float32. Default bfloat16 if this processor "
+        "is faster with it",
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, first_episodes, scores, show
-from .settings import RULES, SETTINGS, settings, tuned
+from .settings import MEANINGS, RULES, SETTINGS, settings, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make, task_id
@@ -52,12 +52,13 @@ def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
     out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
-    out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
-    out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="episodes of the final scores, here and there")
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    out.add_argument("--device", type=device, default=default, help=f"cpu or cuda; default {default}")
+    out.add_argument("--seed", type=seed, default=0, help="of all random numbers; default 0")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of each final score; default 100")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
-        "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
+        "--resume", action="store_true", help="continue from OUT/checkpoint.pt; with more --total-steps, beyond its end"
     )
     return out
 
@@ -76,7 +77,8 @@ def training_parser(
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
             text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {text}")
+            meaning = f"{MEANINGS[name]}; default {text}"
+            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=meaning)
     return out
 
 

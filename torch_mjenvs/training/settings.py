@@ -73,6 +73,36 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "tau": Number("a number above 0, at most 1", lambda x: 0 < x <= 1),
 }
 
+# What each setting is, for `--help`.
+MEANINGS = {
+    "num_envs": "number of worlds",
+    "total_steps": "frames to train on, of all worlds together",
+    "horizon": "steps of every world in an iteration",
+    "epochs": "passes over an iteration's frames",
+    "minibatch": "frames in a minibatch",
+    "learning_rate": "Adam's, at the start",
+    "gamma": "discount",
+    "lam": "lambda of generalised advantage estimation",
+    "clip": "bound on how far the probability ratio may be from 1",
+    "value_weight": "weight of the value's loss",
+    "value_clip": "bound on the change of a value in an update; 0 for none",
+    "entropy": "weight of the bonus for entropy",
+    "target_kl": "divergence that the learning rate is adapted to; 0: the rate falls to a tenth",
+    "max_grad_norm": "norm to which gradients are clipped",
+    "log_std": "logarithm of the noise's standard deviation, at the start",
+    "log_std_min": "its least value in a rollout",
+    "log_std_max": "its greatest value in a rollout",
+    "actor": "units of the policy's hidden layers",
+    "critic": "units of the value network's hidden layers",
+    "activation": f"of hidden layers: {', '.join(ACTIVATIONS)}",
+    "norm": f"of hidden layers, before the activation: {', '.join(NORMS)}",
+    "updates": "updates in an iteration",
+    "batch": "past frames in an update",
+    "buffer": "past frames that are kept",
+    "random_frames": "frames with random actions before learning starts",
+    "tau": "step of the target networks in an update",
+}
+
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings as their rules have them. Raises ValueError for an unknown setting or a bad value."""

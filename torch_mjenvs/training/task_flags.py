@@ -52,7 +52,7 @@ def add_fields(parser: argparse.ArgumentParser, task: Task | None, instead: Mapp
     if task is None:
         return
     group = parser.add_argument_group(
-        f"fields of {type(task).__name__}", "Numbers of a tuple go with commas and without spaces: 0.5,2."
+        f"fields of {type(task).__name__}", "Separate the numbers of a tuple by commas, without spaces: 0.5,2."
     )
     for name, (kind, value) in _flags(task).items():
         options: dict[str, Any] = {"dest": f"task.{name}", "default": argparse.SUPPRESS}
