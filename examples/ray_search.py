@@ -4,8 +4,8 @@
     examples/ray_search.py --actors 16 --cpus 8 --address auto          # on the cluster that this node belongs to
 
 As with torchrun, the run is the same, bit for bit, whatever the number of actors and wherever they are. An actor
-receives the policy, a few kB, draws its perturbations itself, and sends sums and returns back: messages do not grow with
-the number of frames.
+receives the policy, a few kB, draws its perturbations itself, and sends sums and returns back: messages do not grow
+with the number of frames.
 """
 
 from __future__ import annotations
