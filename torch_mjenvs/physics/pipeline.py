@@ -92,8 +92,7 @@ OF_ACCELERATIONS = tuple(name for stage in LATE for name in stage.computes)
 def compute(d: Data, stages: Iterable[Stage]) -> None:
     """Compute all fields of these stages, in the stages' order.
 
-    That order, and not the one in which they happen to need each other, makes a kernel's code follow MuJoCo's, whoever
-    asks for what first.
+    So a kernel's code follows MuJoCo's order, whatever field is asked for first.
     """
     for stage in stages:
         for name in stage.computes:
@@ -115,9 +114,9 @@ def derive(
     act: Vec = (),
     **pushes: Any,
 ) -> Data:
-    """Return mjData at a state; only what is read of it is computed.
+    """Return mjData at a state; only the fields that are read are computed.
 
-    qacc: where the solver ended, if that is known. pushes: as for `step`.
+    qacc: the solver's solution, if it is known. pushes: as for `step`.
 
     Raises ValueError for a wrong number of activations.
     """

@@ -45,7 +45,7 @@ class Agent(Protocol):
         """Return the full state of the learner, from which it can be resumed, as `torch.save` takes it."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from what `state_dict` returned."""
 
 
 class Learner(Agent, Protocol):
@@ -56,7 +56,7 @@ class Learner(Agent, Protocol):
     frames_before: int  # by runs that this one began with; it is in the state, too
 
     def begin_with(self, state: Mapping[str, Any]) -> None:
-        """Begin with what another run has learned: the entries LEARNED of its state."""
+        """Start from what another run has learned: the entries LEARNED of its state."""
 
 
 class Algorithm(Protocol):
@@ -82,4 +82,4 @@ class Algorithm(Protocol):
         self, env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
         share: Share, **ways: Any,
     ) -> Learner:  # fmt: skip
-        """Make the learner. Raises ValueError for what cannot be, such as a run that is shared out over processes."""
+        """Make the learner. Raises ValueError for what it does not support, such as several processes."""

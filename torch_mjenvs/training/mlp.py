@@ -48,12 +48,12 @@ class MLP(nn.Sequential):
         net = MLP(*sequential)  # the layers of another one, and their parameters
 
     It has `nn.Linear` with biases, and between them one kind of `nn.Tanh`, `nn.ReLU`, `nn.ELU` and `nn.SiLU`; before
-    these there may be an `nn.LayerNorm`, everywhere or nowhere. All is as in `nn.Sequential`: the names of parameters,
-    what is saved, and what may be done to them.
+    these there may be an `nn.LayerNorm`, everywhere or nowhere. Everything else is as in `nn.Sequential`: the names of
+    parameters, what is saved, and how it may be used.
 
-    A call is one launch, and the way back another, which computes activations again: none are kept in between. Numbers
-    differ from torch's by rounding, and do not depend on how many threads there are. After
-    `torch.set_float32_matmul_precision("medium")`, factors of products are rounded to bfloat16, where the processor is
+    A call is one launch, and the backward pass another, which recomputes activations instead of storing them. Results
+    differ from torch's by rounding, and do not depend on the number of threads. After
+    `torch.set_float32_matmul_precision("medium")`, factors of products are rounded to bfloat16 on processors that are
     faster with it; their sums are float32.
 
     Kernels are for float32 on the CPU, and gradients of parameters. Torch does the rest: other devices and dtypes,
