@@ -1,6 +1,6 @@
 """Calls a task's functions and checks what they return, with errors in the task's own terms.
 
-Exceptions from within a task's functions say in which line of its file they arose. Return values are checked against
+Exceptions raised within a task's functions say in which line of its file they arose. Return values are checked against
 the model, against what the task declares, and against what the same function returned before.
 """
 
@@ -37,7 +37,7 @@ Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
 
 class Placed(NamedTuple):
-    """The beginning of an episode as `Start` has it, checked, with parameters as flat lists."""
+    """The beginning of an episode as in `Start`, checked, with parameters as flat lists."""
 
     qpos: list[Scalar]
     qvel: list[Scalar]
@@ -70,7 +70,7 @@ class Verdict:
 class Contract:
     """A task's functions for a model, with checked return values.
 
-    Raises TypeError or ValueError, which name the task's function and its line, for a return value that does not fit.
+    Raises TypeError or ValueError, naming the task's function and its line, for a return value that does not fit.
     """
 
     task: Task
@@ -171,7 +171,7 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
-        """Return ctrl (nu), and pushes, as the physics takes them; of these, "qvel" is a kick."""
+        """Return ctrl (nu), and pushes, as the physics takes them; the push "qvel" is a kick."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", m.nu), {}
@@ -192,7 +192,7 @@ class Contract:
 
     @property
     def controls(self) -> bool:
-        """True where the task overrides `control`."""
+        """Whether the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
     def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
@@ -309,7 +309,7 @@ class Contract:
         return {name: self.number("outcome", x, f"{what} {name!r}") for name, x in found.items()}
 
     def check_masks(self, what: str, given: Any) -> None:
-        """Raise TypeError for what is neither a mask nor a dict of masks by name."""
+        """Raise TypeError for anything but a mask or a dict of masks by name."""
         for name, x in given.items() if isinstance(given, Mapping) else ((what, given),):
             if not (isinstance(name, str) and name):
                 raise self.error("outcome", TypeError, f"{what} must have its masks by name, not by {name!r}")
@@ -345,15 +345,15 @@ class Contract:
         return widths
 
     def call_with_rng(self, function: str, world: World) -> Any:
-        """Call a function that takes random numbers, with the world as well where it has an argument of that name."""
+        """Call a function that takes random numbers, and also the world if it has an argument of that name."""
         wanted = "world" in inspect.signature(getattr(self.task, function)).parameters
         return self.call(function, world.rng, **({"world": world} if wanted else {}))
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError if it draws from NumPy's or Python's generator, the same for all worlds and episodes. In a
-        program of several threads, where it may have been another one that drew, it warns.
+        Raises ValueError if it draws from NumPy's or Python's generator, since that gives the same for all worlds and
+        episodes. In a program of several threads another thread may have drawn, so it only warns.
         """
         before = drawn()
         try:
@@ -383,7 +383,7 @@ class Contract:
         }
 
     def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list[Scalar]:
-        """Return a list of numbers, checked, of this width where one is given."""
+        """Return a list of numbers, checked, of this width if one is given."""
         if not isinstance(returned, (list, tuple)):
             raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
         if width is not None and len(returned) != width:
@@ -410,7 +410,7 @@ class Contract:
 
 
 def drawn() -> tuple[Any, ...]:
-    """Return where NumPy's and Python's generators are."""
+    """Return the states of NumPy's and Python's generators."""
     _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
     return key.tobytes(), rest, random.getstate()  # type: ignore[union-attr]
 
@@ -452,7 +452,7 @@ def kind_of(x: Any) -> str | None:
 
 
 def describe(x: Any) -> str:
-    """Return a value and its type in words, for an error message."""
+    """Return a description of a value and its type, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
     return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
 
@@ -463,7 +463,7 @@ def counted(width: int) -> str:
 
 
 def line_of(error: Exception) -> str:
-    """Return the innermost line outside of this package that an exception came through, or else inside."""
+    """Return the innermost line outside of this package that an exception passed through, else the innermost inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
     package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
     outside = [frame for frame in frames if not frame[0].startswith(package)]

@@ -58,8 +58,7 @@ class Waiting:
         self._versions.append(version(x))
 
     def fit(self, rows: torch.Tensor) -> bool:
-        """Whether the (N, ...) tensors of all steps still hold what was given, and can be stacked into rows (T, N,
-        ...).
+        """Whether the (N, ...) tensors of all steps still hold what was given, and can be stacked (T, N, ...).
 
         Each must have memory of its own, since a buffer that the policy fills in every step holds only the last step's
         numbers, and no operation of torch may have written to it since.
@@ -199,8 +198,9 @@ class Rollout:
         return action, extras
 
     def _run(self) -> set[str]:
-        """Make the steps. Outputs of the policy that are in `_waiting` are stored after the last step, for all steps at
-        once. Return the names of those that could not wait; these are not stored.
+        """Make the steps. Return the names of outputs in `_waiting` that could not wait; these are not stored.
+
+        The other outputs in `_waiting` are stored after the last step, for all steps at once.
         """
         if self._direct is None:
             self._run_around()
@@ -253,8 +253,9 @@ class Rollout:
         out["next_obs"].copy_(obs)
 
     def _chosen(self, t: int, obs: torch.Tensor, waiting: Mapping[str, Waiting]) -> torch.Tensor:
-        """Return the policy's actions, and store its outputs, except those that wait and actions that a step takes as
-        they are.
+        """Return the policy's actions, and store its outputs, except those that wait.
+
+        Actions that a step takes as they are, are not stored either.
         """
         action, extras = self._act(obs)
         for name, x in ({"action": action} | dict(extras)).items():
