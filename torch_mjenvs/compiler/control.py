@@ -35,8 +35,7 @@ from .scalar import logical_and, select
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """Return `body(carry)` in the worlds of the mask, `carry` in others; skipped if no world of the vector is in it.
-    """
+    """Return `body(carry)` in the worlds of the mask, `carry` in others; skipped if no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):

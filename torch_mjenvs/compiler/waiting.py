@@ -67,8 +67,7 @@ class Waiting:
             self._lock.release()
 
     def _share(self) -> float | None:
-        """Return the share of its time since the last look that the thread stood in line; None if that is not known.
-        """
+        """Return the share of its time since the last look that the thread stood in line; None if that is not known."""
         found = standing_in_line()
         if found is None:
             self._due = float("inf")

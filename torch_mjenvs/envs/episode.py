@@ -42,8 +42,7 @@ RESET, BEGIN, PARAMS = 0, -1, -2
 
 
 def random(b: Buffers, number: Word, what: Word) -> Random:
-    """Return a world's random numbers for one purpose: a function of seed, world, episode number and `what`.
-    """
+    """Return a world's random numbers for one purpose: a function of seed, world, episode number and `what`."""
     return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
@@ -53,8 +52,7 @@ def is_bad(xs: list[Scalar]) -> Mask:
 
 
 def is_known(x: Task | Draw) -> bool:
-    """Return whether class and fields identify a task or draw: its class is this package's, its fields plain values.
-    """
+    """Return whether class and fields identify a task or draw: its class is this package's, its fields plain values."""
     return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
 
 

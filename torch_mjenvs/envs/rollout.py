@@ -222,7 +222,7 @@ class Rollout:
         return unfit
 
     def run_by(self, make: AllSteps) -> bool:
-        """On the CPU, call what `make` returns in place of the loop; return whether that is possible.
+        """From now on call what `make` returns in place of the loop, on the CPU; return whether that is possible.
 
         `make` is given the run of a launch for each step, and the tensors to fill, by name, (T, N, ...). What it
         returns has to do as the policy does: in every step, fill "action" and the policy's other outputs from "obs",

@@ -64,8 +64,7 @@ def _place(parameter: Tensor) -> int:
 
 
 def trained(net: ActorCritic) -> Tensor | None:
-    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None if all count.
-    """
+    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None if all count."""
     if net.unseen is None:
         return None
     found = torch.ones_like(net.theta)
