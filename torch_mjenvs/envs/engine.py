@@ -61,7 +61,7 @@ def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None)
 def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None, **varied: Any
 ) -> Episode:
-    """Return the episode that is traced for a task; in float32 the solver stops where its rounding lets it."""
+    """Return the episode that is traced for a task; in float32 the solver stops where rounding ends its progress."""
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
@@ -85,9 +85,9 @@ class Engine(Varied):
     (N, A)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
     `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
-    Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that divide the
-    numbers of one large engine among them produce its trajectories. With `shows_end`, in SAME_STEP mode, it keeps the
-    state after a step before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
+    Worlds are numbered from `first_world` on. Random numbers depend on a world's number, so several engines that divide
+    the numbers of one large engine produce its trajectories. With `shows_end`, in SAME_STEP mode, the engine keeps the
+    state after a step, before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
     `final_params` and `final_derived`.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
@@ -174,8 +174,9 @@ class Engine(Varied):
         return self.worlds_of(name, self.buffers[name])
 
     def worlds_of(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the worlds of a tensor that is laid out as the buffer `name`, or of several, stacked: (..., N, width),
-        or (..., N) for those of one number a world.
+        """Return the worlds' rows of a tensor laid out as the buffer `name`, or of several, stacked.
+
+        They are (..., N, width), or (..., N) for one number per world.
         """
         view = (x if name in self._rows else x.mT)[..., : self.num_envs, :]
         return view[..., 0] if name in COLUMNS else view
@@ -183,7 +184,7 @@ class Engine(Varied):
     def view(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world: the same tensor at every call.
 
-        While torch compiles, the view is made anew in the compiled code: one from outside would, beside its buffer, be
+        While torch compiles, the view is made anew in the compiled code: one from outside, next to its buffer, would be
         copied at every call.
         """
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
@@ -205,7 +206,8 @@ class Engine(Varied):
     key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
     def kept(self, world: int, time: float) -> dict[str, np.ndarray]:
-        """Return what physics keeps of a world beside positions, velocities and activations, as mjData at this time."""
+        """Return what physics keeps of a world besides positions, velocities and activations, as mjData at this time.
+        """
         if not self.layout.kept:
             return {}
         parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
@@ -228,9 +230,7 @@ class Engine(Varied):
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:
-        """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes what the worlds
-        do.
-        """
+        """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes the worlds."""
         widths = self.layout.memory
         return dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
 
@@ -279,8 +279,8 @@ class Engine(Varied):
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
         """Key every world's random numbers by (seed, its number), or for a list of N seeds by (its own seed, 0).
 
-        Worlds outside of the (N,) bool mask, and worlds whose own seed is None, keep their keys. The episodes of the
-        others are counted from 0 again. Seeds are taken modulo 2**64.
+        Worlds outside the (N,) bool mask, and worlds whose own seed is None, keep their keys. For the others, episodes
+        are counted from 0 again. Seeds are taken modulo 2**64.
         """
         n = self.num_envs
         if isinstance(seed, int):
@@ -315,8 +315,8 @@ class Engine(Varied):
     def step(self) -> None:
         """Make one environment step from `self.action`.
 
-        It begins a new iteration for torch's own CUDA graphs: what a compiled policy gave before may then be
-        overwritten by its next call.
+        It begins a new iteration for torch's own CUDA graphs: the next call of a compiled policy may then overwrite its
+        earlier results.
         """
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
@@ -334,8 +334,8 @@ class Engine(Varied):
     def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
         """Make `times` more steps with the action of the last one, and sum the rewards.
 
-        Worlds whose episode has ended stay as they are. So do those of the (N,) bool mask, whose episode that step
-        began.
+        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask, whose episode began in that
+        step.
         """
         total, still = self.reward.clone(), self.terminated | self.truncated
         if begun is not None:
@@ -353,8 +353,8 @@ class Engine(Varied):
     def step_on(self, buffers: Mapping[str, torch.Tensor]) -> Callable[[], None]:
         """Return a function that makes a step of the worlds on these buffers, by name, in place of the engine's own.
 
-        They must be those that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the shape that
-        the engine's own have. Raises ValueError for others.
+        They must be buffers that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the same shapes
+        as the engine's own. Raises ValueError for others.
         """
         launched = self.launch_on(buffers)
 
@@ -381,15 +381,15 @@ class Engine(Varied):
         torch's autograd and `torch.func.grad` can differentiate it, once: the state after the step, memory and sums
         included, "obs", "reward" and "info", by the state before it, the action, and "params", with what is derived
         from them ("derived"). No gradient crosses a reset: the beginning of an episode has none, and in SAME_STEP mode
-        "final_obs" and "final_info" have those of the step. Flags and the solver's start have none. Neither has the
-        step of a world whose state or action was bad. The backward pass is several kernels, built on first use, as
-        exact as that of `Simulation.transition`. Code that torch compiles has no gradients.
+        "final_obs" and "final_info" have those of the step. Flags and the solver's warm start have none, nor has the
+        step of a world whose state or action was bad. The backward pass consists of several kernels, built on first
+        use, and is as exact as that of `Simulation.transition`. Code that torch compiles has no gradients.
 
         clip_adjoint: the greatest length of the adjoint of a world's positions, velocities and activations after the
         step in the backward pass, as in `Simulation.transition`.
 
-        Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device, or a
-        bound that is not positive; in backward UnsupportedModel, naming what has no gradients.
+        Raises KeyError if an entry of the state is missing, and ValueError for one of the wrong shape, dtype or device,
+        or a bound that is not positive. The backward pass raises UnsupportedModel, naming what has no gradients.
         """
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         given = [action if name == "action" else state[name] for name in self.buffers]
@@ -427,8 +427,8 @@ class Engine(Varied):
         """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 
         act is 0 by default. With a mask, (N,) bool, only its worlds are set. Nothing is carried over from before: `obs`
-        and `info` are then those that a reset into that state would give. Raises TypeError or ValueError for the wrong
-        type, shape or device; nothing has changed then.
+        and `info` are then those of a reset into that state. Raises TypeError or ValueError for the wrong type, shape
+        or device; nothing has changed then.
         """
         n = self.num_envs
         if act is not None:

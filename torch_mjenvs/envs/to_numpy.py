@@ -23,8 +23,7 @@ class TorchToNumpy(VectorWrapper):
 
         env = gymnasium.wrappers.vector.DictInfoToList(wrappers.TorchToNumpy(env))
 
-    Arrays of the entries of `info` are as the tensors there; further values stay. On a GPU every step waits for the
-    device.
+    Tensors in `info` become arrays, too; other values are left as they are. On a GPU every step waits for the device.
     """
 
     def __init__(self, env: VectorEnv):
@@ -53,8 +52,8 @@ def as_arrays(x: Any) -> Any:
 def refuse_wrappers_in_numpy() -> None:
     """Raise TypeError if the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
 
-    An environment does not know what is around it, and such a wrapper fails only within its own step, for reasons that
-    tell nothing. So the callers are looked at: each wrapper's `reset` calls that of the one inside.
+    An environment does not know its wrappers, and such a wrapper fails only within its own step, with an error that
+    does not explain itself. So this looks at the callers: each wrapper's `reset` calls that of the one inside.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name in ("reset", "watched"):  # the second is that of `exclusive`

@@ -1,4 +1,6 @@
-"""`StepFunction`: a physics step as a function of tensors that torch's autograd goes through, and its three kernels."""
+"""`StepFunction`: a physics step as a function of tensors that torch's autograd can differentiate, and its three
+kernels.
+"""
 
 from __future__ import annotations
 

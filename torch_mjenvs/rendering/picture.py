@@ -1,4 +1,4 @@
-"""`Picture`: the kernels of a camera and their tensors."""
+"""`Picture`: the kernels that draw what a camera sees, and their tensors."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def bytes_a_picture(mjm: mujoco.MjModel, shape: tuple[int, int], outputs: Sequen
 class Worlds:
     """The worlds that pictures show.
 
-    mjm, model: the model of all of them. count: how many there are; chosen: which of them are drawn, None: all.
-    state: the buffers that `world` makes a world's model and data of. states: tensors for them, by names under which
-    they can be drawn. what: tells `world` from others with this model; None: nothing does, and the code is not kept.
+    mjm, model: the model of all of them. count: their number; chosen: those that are drawn, None for all. state: the
+    buffers from which `world` makes a world's model and data. states: tensors for these, by the names under which they
+    can be drawn. what: distinguishes `world` from others with this model; None if nothing does: then the code is not
+    cached.
     """
 
     mjm: mujoco.MjModel
@@ -73,9 +74,8 @@ class Shot:
 class Picture:
     """Pictures that a camera takes of worlds, in tensors that keep their addresses.
 
-    What is written into the worlds' tensors counts from the next picture on. `tensors` are the outputs as users want
-    them, `numbers` as kernels have them: (numbers, worlds, pixels), where `rgb` is one number, red + 256 green + 65536
-    blue.
+    The next picture shows what was written into the worlds' tensors. `tensors` are the outputs as users see them,
+    `numbers` as kernels write them: (numbers, worlds, pixels), where `rgb` is one number, red + 256 green + 65536 blue.
     """
 
     def __init__(self, worlds: Worlds, shot: Shot):
@@ -157,7 +157,7 @@ TILE = 4
 
 
 def _by_tiles(width: int, height: int) -> torch.Tensor:
-    """Return the numbers of a picture's pixels, row by row, in an order in which those of a vector are a square.
+    """Return the numbers of a picture's pixels, row by row, in an order in which the pixels of a vector form a square.
 
     Rays go down the trees of meshes vector by vector: a square meets fewer boxes than a row does.
     """
@@ -166,7 +166,7 @@ def _by_tiles(width: int, height: int) -> torch.Tensor:
 
 
 def _covered(scene: Scene, worlds: Worlds, dtype: str) -> set[int]:
-    """Return what is not seen, as a later one of its shape is exactly in its place, in all worlds at all times."""
+    """Return what is never seen, since a later one of its shape is exactly in its place, in all worlds, always."""
     alike: dict[Any, list[int]] = {}
     for k, x in enumerate(scene.drawn):
         if x.opaque and (x.shape in KINDS or x.tree) and x.bounded:
@@ -205,14 +205,15 @@ def _still(scene: Scene, worlds: Worlds, dtype: str) -> Vec | None:
 
 
 def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
-    """Return a view of an output, (numbers, worlds, height, width), as users want it."""
+    """Return a view of an output, (numbers, worlds, height, width), as users see it."""
     if name == "segmentation":
         return x.movedim(0, -1)
     return x[0].unsqueeze(-1).view(torch.uint8)[..., :3] if name == "rgb" else x[0]
 
 
 def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) -> Recipe:
-    """Return the recipe of the kernel in which a lane is a world: it finds where everything is to the camera."""
+    """Return the recipe of the kernel in which a lane is a world: it finds where everything is relative to the camera.
+    """
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         m, d, lights = worlds.world(b)

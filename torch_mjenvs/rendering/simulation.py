@@ -70,22 +70,26 @@ class Simulation(simulation.Simulation):
     ) -> dict[str, torch.Tensor]:
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
-        camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
-        `mujoco.MjvCamera`. outputs: `rgb` (worlds, height, width, 3), uint8, `depth` (worlds, height, width), metres
-        along the camera's axis, in the simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of
-        the object and its type (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has
-        them: of tendons, slider-cranks, and the geoms and sites of groups 0 to 2 whose colour is not wholly
-        transparent. The background, which is all that a world of NaN shows, is at the depth where drawing ends
-        (visual/map/zfar). No OpenGL is needed. without: which of `shadow`, `reflection` and `skybox` colours are to do
-        without. samples: in how many places of a pixel its colour is found, 1 or 4: 4 smooths edges, as MuJoCo does by
-        default, and takes up to four times as long. channels_first: `rgb` as (worlds, 3, height, width), `segmentation`
-        as (worlds, 2, height, width): views of the same memory.
+        camera: the number or name of a camera of the model, -1 for the free one that looks at the whole model, or a
+            `mujoco.MjvCamera`.
+        outputs: any of `rgb` (worlds, height, width, 3), uint8; `depth` (worlds, height, width), metres along the
+            camera's axis, in the simulation's dtype; and `segmentation` (worlds, height, width, 2), the number of the
+            object and its type (mjtObj) as int32, -1 and -1 where there is nothing.
+        without: which of `shadow`, `reflection` and `skybox` to leave out of the colours.
+        samples: the number of places in a pixel where its colour is computed: 1, or 4, which smooths edges, as MuJoCo
+            does by default, and takes up to four times as long.
+        channels_first: `rgb` as (worlds, 3, height, width), `segmentation` as (worlds, 2, height, width): views of the
+            same memory.
+
+        Pictures are as from `mujoco.Renderer`: of tendons, slider-cranks, and the geoms and sites of groups 0 to 2
+        whose colour is not wholly transparent. The background, which is all that a world of NaN shows, is at the depth
+        where drawing ends (visual/map/zfar). No OpenGL is needed.
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
-        Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: skins; in colour, flat textures on shapes
-        other than planes and meshes.
+        Raises ValueError for an unknown camera, output or world, MemoryError if the pictures do not fit, and
+        `UnsupportedModel`, naming the element, if the camera might see what is not drawn: skins; in colour, flat
+        textures on shapes other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
