@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def _all(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, (ast.Assign, ast.AugAssign)) and "__all__" in ast.unparse(node).split("=")[0]:
-            names |= {x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant)}
+            names |= {x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
         elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             names |= _all(path.parent.joinpath(*(node.module or "").split(".")).with_suffix(".py"))
     return names
@@ -128,10 +129,11 @@ def _entry(node: Definition) -> Iterator[str]:
 
 
 def _member(f: ast.FunctionDef) -> str:
+    """A property or method, an item of a list: all of its docstring, as Markdown."""
     is_property = any(ast.unparse(x).endswith("property") for x in f.decorator_list)
     head = f.name if is_property else f.name + _arguments(f)
-    first = (ast.get_docstring(f) or "").split("\n\n")[0]
-    return f"- `{head}`: {' '.join(first.split())}"
+    first, _, more = _text(f, _names(f.args)).partition("\n\n")
+    return f"- `{head}`: {' '.join(first.split())}" + ("\n\n" + textwrap.indent(more, "    ") + "\n" if more else "")
 
 
 def _arguments(f: ast.FunctionDef) -> str:
@@ -144,7 +146,7 @@ def _arguments(f: ast.FunctionDef) -> str:
 
 
 def _names(args: ast.arguments) -> set[str]:
-    return {x.arg for x in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
+    return {x.arg for x in [*args.posonlyargs, *args.args, *args.kwonlyargs, args.kwarg] if x}
 
 
 def _wrapped(text: str, width: int = 110) -> str:

@@ -119,8 +119,10 @@ class Varied:
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
         """Set parameters that vary, in every world or in those of the (N,) bool mask, after checking them.
 
-        values: by name (N, ...), or (...) for all worlds alike. Raises ValueError for impossible values, naming the
-        parameter, the world and the rule, and for names that do not vary here; then nothing has changed.
+        values: by name (N, ...), or (...) for all worlds alike.
+
+        Raises ValueError for impossible values, naming the parameter, the world and the rule, and for names that do not
+        vary here; then nothing has changed.
         """
         varied = self.params
         for name in values:

@@ -72,9 +72,11 @@ class Simulation(simulation.Simulation):
 
         camera: the number or name of a camera of the model, -1 for the free one that looks at the whole model, or a
             `mujoco.MjvCamera`.
+        width, height: of the pictures, in pixels.
         outputs: any of `rgb` (worlds, height, width, 3), uint8; `depth` (worlds, height, width), metres along the
             camera's axis, in the simulation's dtype; and `segmentation` (worlds, height, width, 2), the number of the
             object and its type (mjtObj) as int32, -1 and -1 where there is nothing.
+        worlds: the numbers of the worlds to draw; None for all.
         without: which of `shadow`, `reflection` and `skybox` to leave out of the colours.
         samples: the number of places in a pixel where its colour is computed: 1, or 4, which smooths edges, as MuJoCo
             does by default, and takes up to four times as long.

@@ -112,7 +112,7 @@ class TerrainGenerator:
     def origins(self) -> np.ndarray:
         """The middle of each cell, (num_rows, num_cols, 3) metres; z is the highest elevation within 1 m along x and y.
 
-        A robot whose lowest point is above it stands on nothing and in nothing.
+        A robot whose lowest point is above z touches nothing and is inside nothing.
         """
         out = np.zeros((self.num_rows, self.num_cols, 3))
         (nx, ny), edge = self._cell_steps, round(self.border_width / self.horizontal_scale)
@@ -173,11 +173,13 @@ class TerrainGenerator:
     def next_level(self, level: Scalar, distance: Scalar, asked: Scalar, other: Scalar) -> Scalar:
         """Return the level (row) of a world's next episode, by legged_gym's rule.
 
-        distance: how far from its origin it came, metres. asked: how far its command asked it to go: speed times the
-        seconds of a full episode. other: any level, `rng.integers(ground.num_rows)`.
+        level: that of the episode that has ended.
+        distance: how far from its origin the robot came, in metres.
+        asked: how far its command asked it to go, in metres: speed times the seconds of a full episode.
+        other: any level, `rng.integers(ground.num_rows)`.
 
-        One that came further than half a cell goes up; else one that came less than half as far as asked goes down, and
-        not below 0. One that is past the last level goes to the other one.
+        A robot that came further than half a cell goes up; else one that came less than half as far as asked goes
+        down, but not below 0. One that passes the last level goes to `other`.
         """
         far = distance > 0.5 * self.size[0]
         down = logical_and(logical_not(far), distance < 0.5 * asked)
