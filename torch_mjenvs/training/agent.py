@@ -1,4 +1,5 @@
-"""What a run asks of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command."""
+"""What a run needs of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Agent(Protocol):
         """Return counts of what went wrong in the last iteration; `measures` has already waited for the device."""
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt, all but the id of the task."""
+        """Return the entries of policy.pt except the task's id."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the full state of the learner, from which it can be resumed, as `torch.save` takes it."""
@@ -72,10 +73,10 @@ class Algorithm(Protocol):
         """
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags that are no settings."""
+        """Add the flags that are not settings."""
 
     def ways(self, args: argparse.Namespace) -> dict[str, str]:
-        """Return what such flags led to, arguments of `make` that results name. Raises SystemExit for what cannot be.
+        """Return what these flags chose: arguments of `make`, which results name. Raises SystemExit for bad ones.
         """
 
     def make(

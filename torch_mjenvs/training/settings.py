@@ -30,14 +30,14 @@ def widths(given: str | Sequence[int]) -> tuple[int, ...]:
 
 
 def activation(given: str) -> str:
-    """Return the name of an activation, after checking that it is there."""
+    """Return the name of an activation, after checking that it exists."""
     if given not in ACTIVATIONS:
         raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(ACTIVATIONS)}")
     return given
 
 
 def norm(given: str) -> str:
-    """Return the name of a normalisation of hidden layers, after checking that it is there."""
+    """Return the name of a normalisation of hidden layers, after checking that it exists."""
     if given not in NORMS:
         raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(NORMS)}")
     return given
@@ -105,7 +105,9 @@ MEANINGS = {
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as their rules have them. Raises ValueError for an unknown setting or a bad value."""
+    """Return the settings, each converted and checked by its rule. Raises ValueError for an unknown setting or an
+    invalid value.
+    """
     found = {}
     for name, value in settings.items():
         if name not in RULES:
@@ -120,7 +122,8 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def tabled(file: Path, env_id: str, device: str, instead: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings for a task: `instead`, else its table in a file, else the defaults there.
 
-    A table may hold another, of what differs on a kind of device ("cpu", "cuda"). Raises ValueError for a bad setting.
+    A table may contain another, with what differs on a kind of device ("cpu", "cuda"). Raises ValueError for an invalid
+    setting.
     """
     tables = tomllib.loads(file.read_text())
     table = tables.get(env_id, {})
@@ -136,10 +139,10 @@ def tuned(file: Path) -> list[str]:
 def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
     """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
 
-    device: the kind whose own settings go over the task's others, such as "cpu".
+    device: the kind whose own settings override the task's others, such as "cpu".
 
-    A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
-    asked for and is larger than the batch, and a log_std beyond its bounds.
+    A minibatch size from the tables is limited to the batch. Raises ValueError for an invalid setting, such as a given
+    minibatch larger than the batch, or a log_std beyond its bounds.
     """
     found = tabled(SETTINGS, env_id, device, instead)
     batch = found["num_envs"] * found["horizon"]
