@@ -60,8 +60,8 @@ class Weights:
 class Networks:
     """Networks whose parameters are `theta`, with the same observations of `size` numbers, as parts of a plan.
 
-    With `rounded`, factors of products are bfloat16. A vector has `vector` numbers (0: as many as the CPU's), and a tile
-    `frames` frames.
+    With `rounded`, factors of products are bfloat16. A vector has `vector` numbers (0: as many as the CPU's), and a
+    tile `frames` frames.
     """
 
     def __init__(
