@@ -64,7 +64,7 @@ def rate_limited(new: Scalars, old: Scalars, most: Scalar | Scalars) -> list[Sca
 
 
 def delayed(queue: Scalars, action: Scalars, steps: Scalar) -> list[Scalar]:
-    """Return the action of so many steps ago: 0 is this one, k the oldest of the k actions in the queue.
+    """Return the action of this many steps ago: 0 is this one, k the oldest of the k actions in the queue.
 
     The queue is a list of k * len(action) numbers in the task's memory, the latest last; `queued` keeps it. `steps` may
     differ from world to world, such as a number drawn in `begin`, and is clipped to [0, k]. Between two whole numbers

@@ -138,7 +138,7 @@ _unroll_limit = ContextVar("unroll_limit", default=math.inf)
 
 
 def unroll_limit() -> float:
-    """How many copies of similar work, of which most worlds need some, are written out; more are in a loop.
+    """How many copies of similar work, some of which most worlds need, are written out; more are in a loop.
 
     This depends on what a kernel runs on. The lanes of a vector go together through each copy that one of them needs,
     also in a loop; and a copy that is written out is simpler, because of its constants. So for vectors there is no

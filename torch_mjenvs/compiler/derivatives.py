@@ -223,7 +223,7 @@ class Tangents:
     def _room(
         self, e: Expr, first: Sequence[Tangent], columns: Iterable[Hashable], used: Sequence[int]
     ) -> dict[Hashable, Places]:
-        """Make arrays for the tangents of what is put into the array e, of which these are the first."""
+        """Make arrays for the tangents of what is put into the array e; these are the first."""
         found = {}
         with current().inside(e.region):
             for column in columns:

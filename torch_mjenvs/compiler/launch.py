@@ -43,7 +43,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
+        """A function that runs the kernel this many times in a row over these tensors, whose addresses stay."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused
@@ -59,7 +59,7 @@ class Kernel(ABC):
         return Launch(self, [tensors[b.name] for b in self.buffers])
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
-        """Allocate a tensor of zeros for a buffer of so many worlds."""
+        """Allocate a tensor of zeros for a buffer of this many worlds."""
         across = padded(worlds)
         shape: tuple[int, ...] = (across, buffer.size) if buffer.rows else (buffer.size, buffer.period or across)
         shape = (across // buffer.share, buffer.size) if buffer.share > 1 else shape

@@ -245,7 +245,7 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
 
 
 def quotient(a: Scalar, b: Scalar) -> Scalar:
-    """a / b; NaN or infinite where b is 0, also of Python floats, of which a / b would raise ZeroDivisionError."""
+    """a / b; NaN or infinite where b is 0, also for Python floats, whose a / b would raise ZeroDivisionError."""
     if type(b) is float and b == 0.0 and type(a) is float:
         return _m.copysign(_m.inf, a) * _m.copysign(1.0, b) if a < 0.0 or a > 0.0 else _m.nan
     return a / b

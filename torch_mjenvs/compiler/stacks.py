@@ -16,7 +16,7 @@ if hasattr(mmap, "MAP_PRIVATE"):
 
 
 class Stacks:
-    """Stacks of so many bytes each, for so many threads."""
+    """Stacks of this many bytes each, for this many threads."""
 
     def __init__(self, threads: int, stack_bytes: int):
         self.threads = threads

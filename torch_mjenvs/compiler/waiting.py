@@ -22,7 +22,7 @@ AT_LEAST = 0.05  # seconds that a thread must have wanted to run, to tell anythi
 STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds that the thread ran, and that it stood in line
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by the user: then it is not ours to change
 
-Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on so many threads
+Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on this many threads
 
 
 class Waiting:
@@ -45,7 +45,7 @@ class Waiting:
         return self._leave is not None
 
     def look(self, start: Start, nothing: int, threads: int) -> None:
-        """Look, once a second, how the thread that calls this fares, before it starts a team of so many threads.
+        """Look, once a second, how the thread that calls this fares, before it starts a team of this many threads.
 
         `nothing` is the address of a function that does nothing.
         """
@@ -79,7 +79,7 @@ class Waiting:
         return stood / (ran + stood) if ran + stood > 1e9 * AT_LEAST else None
 
     def _crowd(self, start: Start, nothing: int, threads: int) -> None:
-        """Keep an idle team of so many threads."""
+        """Keep an idle team of this many threads."""
         leave = self._leave = threading.Event()
 
         def keep() -> None:

@@ -38,7 +38,7 @@ def multiply(a: Whole, b: Whole) -> Whole:
 
 
 def halved(n: Whole, times: Whole) -> Whole:
-    """Return a number that is not negative, halved so many times, each time without its fraction."""
+    """Return a number that is not negative, halved this many times, each time without its fraction."""
     return node("lshr", n, times)
 
 

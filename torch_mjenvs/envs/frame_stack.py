@@ -99,7 +99,7 @@ class FrameStack:
 
 
 def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
-    """Record the kernel that moves stacks of so many pictures."""
+    """Record the kernel that moves stacks of this many pictures."""
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         old, new = b["stacks"], b["newest"]

@@ -53,7 +53,7 @@ class TorchRLEnv(EnvBase):
         observation: for a task that names its observations. "dict" gives an entry for each name, as TorchRL's GymEnv
             does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
             all of them as td["observation"] (N, D), or a group as td["policy"].
-        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
+        max_episode_steps: an episode is truncated after this many steps; None for the task's own number, -1 for never.
         native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
             or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
             TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it

@@ -63,7 +63,7 @@ def transition(
 
 @dataclass(frozen=True)
 class Taken:
-    """A step that was taken, of which adjoints are wanted: all that it started from, and where its solver ended.
+    """A step that was taken, whose adjoints are wanted: all that it started from, and where its solver ended.
 
     model: makes the model of parameters and of what is derived from them. ended: the accelerations at which the solver
     ended, as `transition` gives them. pushes: further fields of `Data`, such as xfrc_applied.
@@ -222,7 +222,7 @@ def ended_at(
 
     if m.integrator == "rk4":
         with unrolled():
-            # when a stage is matters to delays alone, of which there are no derivatives
+            # the time of a stage matters only to delays, which have no derivatives
             *state, last = rk4(m, start.parts, forward_at, lambda d, seen: seen, [])
         qpos, qvel, act = state
         return State(qpos, qvel, last.qacc, act, replace(last, cfrc_ext=None)), solutions

@@ -193,7 +193,7 @@ def _layers(
     far: Scalar,
     there: Mapping[int, Mask],
 ) -> list[Scalar]:
-    """Return a colour as it is seen through these, of which those planes that `there` has count where it says so.
+    """Return a colour as it is seen through these; planes in `there` count only where it says so.
 
     MuJoCo draws each of them twice, and planes that are seen from behind fainter.
     """

@@ -238,7 +238,7 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] |
 
 
 def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture] | None) -> Iterator[Drawn]:
-    """Yield the pieces of tendons and slider-cranks, of which MuJoCo lists those that are there at qpos0."""
+    """Yield the pieces of tendons and slider-cranks; MuJoCo lists those that exist at qpos0."""
     first: dict[tuple[int, int], list[mujoco.MjvGeom]] = {}
     for geom in listed.geoms[: listed.ngeom]:
         first.setdefault((int(geom.objtype), int(geom.objid)), []).append(geom)

@@ -186,7 +186,7 @@ class _Passes:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
-        self.launches: list[Launch] = []  # with the memory of so many threads, for one call at a time
+        self.launches: list[Launch] = []  # with the memory of this many threads, for one call at a time
         self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:

@@ -105,7 +105,7 @@ class Kernel:
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases so many times over these tensors: what `Launch` does, once."""
+        """Do the plan's phases this many times over these tensors: what `Launch` does, once."""
         Launch(self, tensors)(rounds, threads, turns)
 
 
@@ -133,7 +133,7 @@ class Launch:
         self._pointers[place], self._held[name] = x.data_ptr(), x
 
     def __call__(self, rounds: int = 1, threads: int = 1, turns: int = 0) -> None:
-        """Do the plan's phases so many times. `turns` is the number of turns of phases that leave it open."""
+        """Do the plan's phases this many times. `turns` is the number of turns of phases that leave it open."""
         job, kernel = self._job, self.kernel
         team = cpu.team() if threads > 1 else None
         job.rounds, job.turns = rounds, turns

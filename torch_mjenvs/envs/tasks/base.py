@@ -69,7 +69,7 @@ class World:
         return self._has_physics().put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act, parameters)
 
     def settled(self, substeps: int, ctrl: list[Scalar] | None = None) -> World:
-        """Return this world after so many substeps of physics under ctrl (nu), which is 0 by default."""
+        """Return this world after this many substeps of physics under ctrl (nu), which is 0 by default."""
         return self._has_physics().settled(self, as_count("substeps", substeps), ctrl)
 
     def _has_physics(self) -> Physics:

@@ -75,7 +75,7 @@ def reference(m: Model, d: Data, i: int) -> Object | None:
 
 
 def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
-    """The components of a vector of the world along the axes of a frame, of which `mat` is the orientation."""
+    """The components of a vector of the world along the axes of a frame with orientation `mat`."""
     return mat_vec(transpose(mat), v)
 
 
