@@ -76,7 +76,7 @@ class Block:
 class Layout:
     """A memory in which parameters of networks stand in whole vectors, or in whole blocks of as many rows.
 
-    `blocks` has all of them: the networks', then `others`, given as a number of parameters and their place in the
+    `blocks` has all of them: the networks', then `others`, given by their first place and their number in the
     vector that the networks describe. Here `networks` describes the former; the latter stand from `others` on. All are
     within `size` numbers; what lies between them is 0.
     """
