@@ -14,7 +14,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lasting(make: Method) -> Method:
-    """Have a function that makes buffers run outside inference mode: tensors made there can be written only there."""
+    """Make a function that allocates buffers run outside inference mode: tensors made there can be written only there.
+    """
     return torch.inference_mode(False)(make)
 
 

@@ -185,7 +185,7 @@ class Squash(nn.Module):
 
 
 def _is_policy(file: Path) -> bool:
-    """Say whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
+    """Return whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, where it is TorchScript
@@ -196,7 +196,7 @@ def _is_policy(file: Path) -> bool:
 
 
 def _holds(given: Any, wanted: Any) -> bool:
-    """Say whether a tree of shapes has all the parts of another, of the same shapes."""
+    """Return whether a tree of shapes has all the parts of another, of the same shapes."""
     if isinstance(given, Mapping) and isinstance(wanted, Mapping):
         return all(name in given and _holds(given[name], x) for name, x in wanted.items())
     return bool(given == wanted) or (isinstance(wanted, Mapping) and given == (Parts(wanted).size,))

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Say whether windows can be opened, as far as is known without trying."""
+    """Return whether windows can be opened, as far as is known without trying."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 

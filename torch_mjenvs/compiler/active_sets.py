@@ -186,7 +186,7 @@ Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # of a numb
 def add_each(which: Any, body: Additions, totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
     """Add to totals at many indices: for each list of totals, `body(i)` returns what to add where, as (index, value).
 
-    The indices that a body gives at once differ, but for those of totals that nobody reads.
+    The indices that a body gives at once differ, except those of totals that nobody reads.
     """
     return add_all([(which, body)], totals)
 

@@ -142,7 +142,7 @@ class Array:
     __iter__ = None  # as of a `Table`
 
     def put(self, row: Any, values: Any, where: Mask | None = True) -> None:
-        """Have the row hold these values, or its first columns if they are fewer, at the end of the iteration.
+        """Make the row hold these values, or its first columns if they are fewer, at the end of the iteration.
 
         This applies to the worlds of the mask. None: also to those that the loop does not concern, if they do not read
         the row. Raises ValueError outside of a loop that was told of the array, as the values would be lost.
@@ -168,7 +168,7 @@ class Array:
         self.rows, self.columns, self.held.attr = rows, columns, Shape(rows, columns)
 
     def set_row(self, row: int, values: Sequence[Scalar]) -> None:
-        """Have the row hold these values from now on, on floats or tensors."""
+        """Make the row hold these values from now on, on floats or tensors."""
         self.columns = len(values)
         self.held += [[0.0] * len(values)] * (row + 1 - len(self.held))
         self.held[row], self.rows = list(values), len(self.held)

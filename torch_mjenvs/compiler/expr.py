@@ -173,7 +173,7 @@ class Expr:
         return inner
 
     def __eq__(self, other: object) -> bool:
-        """Identity, which tables of nodes go by; as a question about values it would nearly always be False."""
+        """Identity, by which tables find nodes; as a question about values it would nearly always be False."""
         if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
             raise TypeError(
                 "a traced value cannot be compared by == or !=: ask for a range, as absolute(x - 3.0) < 1e-6"

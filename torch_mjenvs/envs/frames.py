@@ -59,7 +59,7 @@ class Frames:
 
 
 def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:
-    """Return the free camera, which looks at the model as its first world stands, or as `config` has it."""
+    """Return the free camera, which looks at the model as its first world stands, or as `config` says."""
     model, data = engine.mjmodel, mujoco.MjData(engine.mjmodel)
     data.qpos[:] = engine.qpos[0].cpu().numpy()
     mujoco.mj_forward(model, data)
@@ -71,5 +71,5 @@ def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:
             getattr(camera, name)[:] = x
         else:
             setattr(camera, name, x)
-    camera.type = mujoco.mjtCamera.mjCAMERA_FREE  # as Gymnasium has it, whatever is tracked
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE  # as in Gymnasium, whatever is tracked
     return camera

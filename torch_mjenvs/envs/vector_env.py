@@ -221,7 +221,7 @@ class TorchVectorEnv(VectorEnv):
         return self._with_pixels(self._parts.split(self.engine.obs))
 
     def _seen(self, name: str, pixels: torch.Tensor | None = None) -> Observations:
-        """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none.
+        """Return "obs" or "final_obs" as users get it: by name, and a copy unless they want none.
 
         pixels: pictures of final observations.
         """

@@ -30,7 +30,7 @@ from .sensors.sensor import sensor
 from .solver.newton import constraint_force, newton, rne_post_constraint
 from .solver.noslip import no_slip
 
-# mj_fwdPosition, but for what needs velocities as well
+# mj_fwdPosition, except what needs velocities as well
 FWD_POSITION: tuple[Stage, ...] = (
     kinematics,  # where bodies, joints, geoms and sites are
     com_pos,  # centres of mass, inertias, motion axes

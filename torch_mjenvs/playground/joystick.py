@@ -74,7 +74,7 @@ class Joystick(Task):
         raise NotImplementedError
 
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:
-        """Return the terms of the reward, but for `termination`."""
+        """Return the terms of the reward, except for `termination`."""
         raise NotImplementedError
 
     def ends(self, m: Model, after: World) -> dict[str, Mask]:

@@ -114,7 +114,7 @@ class Scene:
     def glints(self, drawn: Drawn) -> dict[int, float] | None:
         """Return which lights have a highlight on a plane, and the cosine of the angle about its middle that holds it.
 
-        A far light is the same everywhere on a plane but for its highlight: None if there are others, or where a
+        A far light is the same everywhere on a plane except for its highlight: None if there are others, or where a
         highlight may be anywhere.
         """
         surface = drawn.surface

@@ -63,7 +63,7 @@ class Learner(Agent, Protocol):
 class Algorithm(Protocol):
     """The module of an algorithm that `train --algorithm` knows."""
 
-    NAME: str  # as results have it
+    NAME: str  # in results
     TABLES: Path  # of its settings: "defaults", and what differs from them by id of a task
 
     def settings(self, env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:

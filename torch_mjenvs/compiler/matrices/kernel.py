@@ -25,7 +25,7 @@ def lanes() -> int:
 
 
 def can_build() -> bool:
-    """Say whether this processor has what plans are made for: fused multiply-add, on vectors of 4 numbers or more."""
+    """Return whether this processor has what plans need: fused multiply-add on vectors of 4 numbers or more."""
     try:
         target = cpu.host()
     except OSError:
@@ -34,7 +34,7 @@ def can_build() -> bool:
 
 
 def why_no_bfloat16(target: cpu.Target | None = None) -> str | None:
-    """Say why products of bfloat16 would bring nothing on this processor; None if they do.
+    """Return why products of bfloat16 would bring nothing on this processor; None if they do.
 
     Intel's processors do them by AMX; without it their AVX512-BF16 takes twice as long as products of float32. AMD's is
     twice as fast.

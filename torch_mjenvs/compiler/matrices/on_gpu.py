@@ -64,7 +64,7 @@ class Launch:
     """Kernels and the tensors that they run over."""
 
     def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
-        """Take a tensor for each memory by name, but for what blocks have of their own.
+        """Take a tensor for each memory by name, except what blocks have of their own.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """

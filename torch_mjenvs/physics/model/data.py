@@ -139,7 +139,7 @@ class Data:
     candidates = field()  # [Candidate], one for each of the model's pairs
     ncon = output()  # how many contacts there are: detected, whether they act or not
     constraints = field()  # [Constraint], by kind
-    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, but for `slips`
+    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, except for `slips`
     slips = field()  # [noslip.Slip]: what was added to the forces of friction
     qacc = output("nv")
     solver_niter = field()  # Newton iterations

@@ -1,6 +1,6 @@
 """The kinds of activation dynamics, gains and biases: all that is known of each, in `DYNAMICS`, `GAINS` and `BIASES`.
 
-Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: what is not there is refused by name.
+Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: others are refused by name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Term:
 
     value: the gain, or the bias; None if there is none.
     rate: the derivative of `value` by velocity, for implicit steps.
-    acc0: whether it goes by actuator_acc0, which then follows masses and inertias that vary.
+    acc0: whether it depends on actuator_acc0, which then follows masses and inertias that vary.
     """
 
     value: Law | None
@@ -101,6 +101,6 @@ def may_be_servo(m: Model, i: int) -> bool:
 
 
 def forces_by_acc0(m: Model) -> list[int]:
-    """The actuators whose force goes by actuator_acc0, the acceleration that a unit of force gives."""
+    """The actuators whose force depends on actuator_acc0, the acceleration that a unit of force gives."""
     laws = enumerate(zip(m.actuator_gaintype, m.actuator_biastype, strict=True))
     return [i for i, (gain, bias) in laws if GAINS[gain].acc0 or BIASES[bias].acc0]

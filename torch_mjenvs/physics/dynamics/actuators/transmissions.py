@@ -1,6 +1,6 @@
 """The kinds of transmission, by which actuators pull at something: all that is known of each, in `TRANSMISSIONS`.
 
-Keys are mjtTrn. What is not there is refused by name. `driven` says which of them drive joints and tendons.
+Keys are mjtTrn. Others are refused by name. `driven` says which of them drive joints and tendons.
 """
 
 from __future__ import annotations
