@@ -40,9 +40,10 @@ LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when aske
 UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
-Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
+Every public class and function, by the module to import it from. Shapes: N worlds. For introductions with examples see
 [gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [terrain.md](terrain.md),
-[torchrl.md](torchrl.md), [libraries.md](libraries.md) and [commands.md](commands.md).
+[torchrl.md](torchrl.md), [libraries.md](libraries.md) and [commands.md](commands.md). This page is made from the
+docstrings by `python docs/reference.py`.
 """
 
 Definition = ast.ClassDef | ast.FunctionDef
