@@ -28,7 +28,7 @@ import torch
 from torch_mjenvs.physics.simulation import Simulation
 
 from .cases import CASES, Case, season
-from .machine import spread
+from .machine import spread, turns
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (4096, 32768)
@@ -95,12 +95,7 @@ def time_peer(peer: str, case: Case, n: int, device: torch.device) -> dict[str, 
     first = time.perf_counter() - began
     works = {"peer": theirs, "ours": our_step(case, states, controls, device)}
     apart = (works["ours"]().cpu().double() - reached).abs().amax(1)
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            began = time.perf_counter()
-            work()
-            seconds[name].append(time.perf_counter() - began)
+    seconds = turns(works, ROUNDS, clock=time.perf_counter)
     steps = n * ENV_STEPS * task.frame_skip
     rates = {name: [steps / s for s in found] for name, found in seconds.items()}
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 
 import gymnasium
 import mujoco
@@ -33,6 +32,8 @@ from torch_mjenvs.physics.asked import Asked
 from torch_mjenvs.physics.simulation import linearized
 from torch_mjenvs.physics.simulation import program as simulated
 from torch_mjenvs.physics.step_function import BACKWARD, STEP, program
+
+from .machine import turns
 
 TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid")
 EULER = "Ant"  # whose integrator is set to Euler's, as MuJoCo has no derivatives of RK4 to compare with
@@ -97,15 +98,14 @@ def against_differences(name: str, worlds: int, dtype: str, states: int = 64) ->
             else:
                 mujoco.mjd_transitionFD(model, d, 1e-6, False, A, B, None, None)
 
-    def from_state(what: Callable[[], object]) -> float:
+    def restore(_: str) -> None:
         for part, x in state.items():
             getattr(sim, part).copy_(x)
-        return timed(what)
 
     rows = {part: x[:states].double().numpy() for part, x in state.items()}
     sim.linearize()
-    both = [(timed(theirs), from_state(sim.linearize), from_state(sim.step)) for _ in range(20)]
-    other, own, step = (statistics.median(x) for x in zip(*both, strict=True))
+    seconds = turns({"theirs": theirs, "linearize": sim.linearize, "step": sim.step}, 20, before=restore)
+    other, own, step = map(statistics.median, seconds.values())
     other, own, step = 1e6 * other / states, 1e6 * own / worlds, 1e6 * step / worlds
     kind = f"{n + model.nu + 1} mj_steps" if chained else "mjd_transitionFD"
     return f"{kind}: {other:.1f} us", f"ours: {own:.2f} us, {own / step:.1f} steps", f"{other / own:.0f} times"
@@ -126,7 +126,7 @@ def builds(name: str, _: int, dtype: str) -> tuple[str, ...]:
     return tuple(f"{kind}: {x:.1f} s ({x / seconds['step']:.1f})" for kind, x in seconds.items())
 
 
-def measure(name: str, worlds: int, dtype: torch.dtype, turns: int) -> dict[str, float]:
+def measure(name: str, worlds: int, dtype: torch.dtype, rounds: int) -> dict[str, float]:
     """Return the seconds of a step, of the kernels forward and backward, of a whole call, and of A and B."""
     sim = in_contact(model_of(name), worlds, dtype)
     state = {name: getattr(sim, name).contiguous() for name in ("qpos", "qvel", "qacc_warmstart", "ctrl")}
@@ -145,33 +145,19 @@ def measure(name: str, worlds: int, dtype: torch.dtype, turns: int) -> dict[str,
     forward = launch(function._pure(STEP), [*rows, *results])
     backward = launch(function._pure(BACKWARD), [*function.kept(rows, results), *bars, *found])
 
-    def from_state(what: Callable[[], object]) -> float:
+    def restore(_: str) -> None:
         for name, x in state.items():
             getattr(sim, name).copy_(x)
-        return timed(what)
 
     sim.linearize()  # which builds its kernel
-    kinds = {"step": lambda: from_state(sim.step), "forward": lambda: timed(forward)}
-    kinds |= {"backward": lambda: timed(backward), "whole": lambda: timed(whole)}
-    kinds["linearize"] = lambda: from_state(sim.linearize)
-    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(turns):
-        for kind, run in kinds.items():
-            seconds[kind].append(run())
-    return {kind: statistics.median(x) for kind, x in seconds.items()}
+    kinds = {"step": sim.step, "forward": forward, "backward": backward, "whole": whole, "linearize": sim.linearize}
+    return {kind: statistics.median(x) for kind, x in turns(kinds, rounds, before=restore).items()}
 
 
 def launch(pure: Pure, tensors: list[torch.Tensor]) -> Launch:
     """Bind a kernel to tensors that lie as it has them."""
     kernel = pure._kernel
     return Launch(kernel, [x if b.rows else x.T.contiguous() for b, x in zip(kernel.buffers, tensors, strict=True)])
-
-
-def timed(what: Callable[[], object]) -> float:
-    """Return the processor time that a call takes."""
-    begun = time.process_time()
-    what()
-    return time.process_time() - begun
 
 
 if __name__ == "__main__":

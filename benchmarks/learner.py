@@ -26,6 +26,8 @@ from torch_mjenvs.compiler.matrices import Kernel, Loop, Multiply, Step, build
 from torch_mjenvs.training import ppo, runs, worlds
 from torch_mjenvs.training.compiled import why_no_bfloat16
 
+from .machine import turns
+
 TASKS = ("HalfCheetah", "Hopper", "Ant", "Humanoid")
 
 
@@ -50,24 +52,24 @@ def products_alone(update: Kernel) -> Kernel:
     return build(replace(update.plan, name="products alone", phases=tuple(x for x in phases if x.steps)))
 
 
-def seconds(function: Callable[[], None], threads: int, device: torch.device) -> float:
-    """Time a call: by the processor's time where there is one thread, which others' work disturbs less.
+def clock(threads: int, device: torch.device) -> Callable[[], float]:
+    """Return the clock to time with: the processor's time for one thread, which other work disturbs less.
 
-    On a GPU it is the time until that has done it all.
+    On a GPU it first waits until that has done all its work.
     """
-    if device.type == "cuda":
+    if device.type == "cpu":
+        return time.process_time if threads == 1 else time.perf_counter
+
+    def after_all() -> float:
         torch.cuda.synchronize(device)
-    clock = time.process_time if threads == 1 and device.type == "cpu" else time.perf_counter
-    start = clock()
-    function()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return clock() - start
+        return time.perf_counter()
+
+    return after_all
 
 
 @torch.no_grad()
 def compared(
-    task: str, minibatch: int, turns: int, threads: int, products: bool, device: torch.device
+    task: str, minibatch: int, rounds: int, threads: int, products: bool, device: torch.device
 ) -> tuple[list[float], int]:
     """Return the medians of seconds of an update in torch and of compiled ones, and the operations in it.
 
@@ -87,17 +89,17 @@ def compared(
                 made = agents[-1].compiled_update.kernels(threads)
                 made.kernels = [products_alone(made.kernels[0])]
     agents[0].prepare(agents[0].rollout())
-    frames, start, times = agents[0].frames.clone(), agents[0].net.theta.clone(), [[] for _ in agents]
-    for turn in range(turns + first):
-        for agent, found in zip(agents, times, strict=True):
-            agent.net.theta.copy_(start)
-            agent.frames.copy_(frames)  # new ones, as far as anybody can tell
-            took = seconds(agent.update, threads, device)
-            if turn >= first:
-                found.append(took)
+    frames, start = agents[0].frames.clone(), agents[0].net.theta.clone()
+
+    def restore(k: int) -> None:
+        agents[k].net.theta.copy_(start)
+        agents[k].frames.copy_(frames)  # counts as new frames, which every update needs
+
+    updates = {k: agent.update for k, agent in enumerate(agents)}
+    times = turns(updates, rounds, before=restore, clock=clock(threads, device), first=first)
     count = operations(agents[0])
     env.close()
-    return [statistics.median(found) for found in times], count
+    return [statistics.median(found) for found in times.values()], count
 
 
 def main() -> None:

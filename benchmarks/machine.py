@@ -6,14 +6,16 @@ Contenders take turns, so that a machine that slows down slows them all; rounds 
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import mujoco
 import torch
@@ -33,6 +35,7 @@ LEAST_CALL = 1e-3  # seconds between two looks at the clock, so that looking cos
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 QUIET = 0.15  # cores that others may use during a round before it is taken again
 PACKAGES = ("torch_mjenvs", "torch", "mujoco", "gymnasium", "llvmlite", "numpy", "envpool")
+K = TypeVar("K", bound=Hashable)
 CHAINS, LENGTH = 12, 4096  # enough independent multiply-adds to hide their latency
 
 
@@ -196,6 +199,38 @@ def race(contenders: list[Contender], rounds: int, window: float, warmup: float,
     chosen = every if disturbed else good
     rates = {c.name: [row[k] for row in chosen] for k, c in enumerate(contenders)}
     return Race(rates, len(every) - len(good), disturbed, foreign)
+
+
+def turns(
+    runs: Mapping[K, Callable[[], object]],
+    rounds: int,
+    *,
+    before: Callable[[K], object] = lambda name: None,
+    clock: Callable[[], float] = time.process_time,
+    first: int = 0,
+) -> dict[K, list[float]]:
+    """Seconds that each run took in each round, by name; the runs take turns.
+
+    before: called with the name of a run just before it, and not timed. first: rounds before those that count.
+    """
+    out: dict[K, list[float]] = {name: [] for name in runs}
+    for turn in range(first + rounds):
+        for name, run in runs.items():
+            before(name)
+            began = clock()
+            run()
+            took = clock() - began
+            if turn >= first:
+                out[name].append(took)
+    return out
+
+
+def rate(step: Callable[[], int], seconds: float, most: float = math.inf) -> float:
+    """Steps a second of processor time, over at least `seconds` of it, or at most `most` seconds on the clock."""
+    start, wall, steps = time.process_time(), time.perf_counter(), 0
+    while time.process_time() - start < seconds and time.perf_counter() - wall < most:
+        steps += step()
+    return steps / (time.process_time() - start)
 
 
 class Watch:

@@ -26,20 +26,14 @@ import torch_mjenvs  # noqa: F401 (its environments)
 from torch_mjenvs import Simulation
 from torch_mjenvs.playground.scenes import scene
 
+from .machine import rate
+
 TASKS = ("HalfCheetah", "Hopper", "Humanoid")
 SCENES = {"Go1": "scene_mjx_feetonly_flat_terrain.xml", "G1": "scene_mjx_feetonly_flat_terrain.xml"}
 FULL = {"Go1": "scene_mjx_fullcollisions_flat_terrain.xml"}  # where all of the robot has primitives
 FLAGS = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
 EFFECTS = {"without shadows and mirrors": ("shadow", "reflection"), "with": ()}
 STEPS, STEPPED = "TorchDMC/cheetah-run-v0", 1024
-
-
-def rate(draw: Callable[[], int], seconds: float) -> float:
-    """Pictures a second of processor time: of a shared machine's, what this process had."""
-    start, pictures = time.process_time(), 0
-    while time.process_time() - start < seconds:
-        pictures += draw()
-    return pictures / (time.process_time() - start)
 
 
 def of_ours(

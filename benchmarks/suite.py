@@ -31,7 +31,8 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training.originals import Suite
 
-from .machine import cpu_model
+from . import report
+from .machine import cpu_model, rate
 from .peers import envpool_has
 
 FILE = Path(__file__).parent / "results" / "suite.json"
@@ -99,16 +100,10 @@ def of_envpool(name: str) -> Step | None:
 
 def rates(contenders: dict[str, Step]) -> dict[str, float]:
     """Medians of steps a second of CPU time, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
     for step in contenders.values():
         step()
-    for _ in range(ROUNDS):
-        for name, step in contenders.items():
-            start, wall, steps = time.process_time(), time.perf_counter(), 0
-            while time.process_time() - start < SECONDS and time.perf_counter() - wall < 10 * SECONDS:
-                steps += step()
-            found[name].append(steps / (time.process_time() - start))
-    return {name: statistics.median(x) for name, x in found.items()}
+    rounds = [[rate(step, SECONDS, 10 * SECONDS) for step in contenders.values()] for _ in range(ROUNDS)]
+    return dict(zip(contenders, map(statistics.median, zip(*rounds, strict=True)), strict=True))
 
 
 def told(log: str) -> Iterator[tuple[str, dict[str, float]]]:
@@ -162,9 +157,9 @@ def table() -> str:
     rows = kept_rows()["rows"]
     cells = {name: {head: _cell(show, rows[name]) for head, show in COLUMNS.items()} for name in TASKS if name in rows}
     heads = [head for head in COLUMNS if any(row[head] for row in cells.values())]
-    lines = [["task", *heads], ["---", *["--:"] * len(heads)]]
-    lines += [[f"`{name}`", *(row[head] for head in heads)] for name, row in cells.items()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return report.table(
+        ["task", *heads], [[f"`{name}`", *(row[head] for head in heads)] for name, row in cells.items()]
+    )
 
 
 def _cell(show: Callable[[dict[str, float]], str], row: dict[str, float]) -> str:

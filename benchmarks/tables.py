@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -31,7 +32,7 @@ from torch_mjenvs.physics.pipeline import FWD_ACTUATION, FWD_POSITION, FWD_VELOC
 from torch_mjenvs.physics.simulation import Simulation
 
 from .cases import ACTION_SETS, CASES, Case, Season, draw_actions, season
-from .machine import cpu_model
+from .machine import cpu_model, turns
 
 # where the time of one evaluation goes
 
@@ -90,13 +91,10 @@ def stages() -> None:
         tensors = {name: engine.buffers[name] for name in ("qpos", "qvel", "qacc_warmstart")}
         tensors |= {"ctrl": engine.buffers["action"].T.contiguous(), "sum": torch.zeros(1, STAGE_WORLDS)}
         launches = [build(stop_after(m, computed), torch.device("cpu")).bind(tensors) for computed in STAGES]
-        times: list[list[float]] = [[], [], []]
-        for _ in range(STAGE_ROUNDS):
-            for launch, seen in zip(launches, times, strict=True):
-                began = time.perf_counter()
-                launch(times=10)
-                seen.append((time.perf_counter() - began) / 10 / (STAGE_WORLDS / 16) * 1e6)
-        first, second, whole = (statistics.median(seen) for seen in times)
+        runs = {k: partial(launch, times=10) for k, launch in enumerate(launches)}
+        vectors = 10 * STAGE_WORLDS / 16
+        times = turns(runs, STAGE_ROUNDS, clock=time.perf_counter)
+        first, second, whole = (1e6 * statistics.median(x) / vectors for x in times.values())
         parts = (first, second - first, whole - second)
         shares = " | ".join(f"{part:.2f} us, {part / whole:.0%}" for part in parts)
         print(f"| {case.name} | {shares} | {whole:.2f} |")
@@ -187,16 +185,12 @@ def torchrl() -> None:
     torch.set_num_threads(1)
     seconds: dict[tuple[str, int], list[float]] = {}
     for n in SIZES:
-        runs = {name: make(n) for name, make in ROWS.items()}
-        for _ in range(ROUNDS + 1):
-            for name, run in runs.items():
-                began = time.thread_time()
-                next(run)
-                seconds.setdefault((name, n), []).append(time.thread_time() - began)
+        runs = {(name, n): partial(next, make(n)) for name, make in ROWS.items()}
+        seconds |= turns(runs, ROUNDS, clock=time.thread_time, first=1)
     print(f"{cpu_model()}, one thread\n")
     print("| | " + " | ".join(f"{n:,} worlds" for n in SIZES) + " |\n|---|" + "--:|" * len(SIZES))
     for name in ROWS:
-        took = [statistics.median(seconds[name, n][1:]) / STEPS for n in SIZES]
+        took = [statistics.median(seconds[name, n]) / STEPS for n in SIZES]
         cells = [f"{n / t / 1e3:,.0f} k ({1e6 * t:,.0f} µs)" for n, t in zip(SIZES, took, strict=True)]
         print(f"| {name.strip()} |", " | ".join(cells), "|")
 
@@ -260,16 +254,10 @@ def parameters() -> None:
         ]
         cells = []
         for pair in pairs:
-            ratios = []
-            for _ in range(VARIED_ROUNDS):
-                took = []
-                for run in pair:
-                    next(run)
-                    began = time.thread_time()
-                    next(run)
-                    took.append(time.thread_time() - began)
-                ratios.append(100 * (took[0] / took[1] - 1))
-            quarter, middle, three = statistics.quantiles(ratios[1:], n=4)
+            runs = {run: partial(next, run) for run in pair}
+            took = turns(runs, VARIED_ROUNDS - 1, before=next, clock=time.thread_time, first=1)
+            ratios = [100 * (a / b - 1) for a, b in zip(*took.values(), strict=True)]
+            quarter, middle, three = statistics.quantiles(ratios, n=4)
             cells.append(f"{middle:+.1f} % ({quarter:+.1f} to {three:+.1f})")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 

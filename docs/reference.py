@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +37,13 @@ SECTIONS = {
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
 # Bases whose members are shown as those of the classes made from them.
-UNNAMED = {"Human", "Varied", "simulation.Simulation"}
+UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
-Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
+Every public class and function, by the module to import it from. Shapes: N worlds. For introductions with examples see
 [gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [terrain.md](terrain.md),
-[torchrl.md](torchrl.md), [libraries.md](libraries.md) and [commands.md](commands.md).
+[torchrl.md](torchrl.md), [libraries.md](libraries.md) and [commands.md](commands.md). This page is made from the
+docstrings by `python docs/reference.py`.
 """
 
 Definition = ast.ClassDef | ast.FunctionDef
@@ -57,7 +59,7 @@ def _all(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, (ast.Assign, ast.AugAssign)) and "__all__" in ast.unparse(node).split("=")[0]:
-            names |= {x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant)}
+            names |= {x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
         elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             names |= _all(path.parent.joinpath(*(node.module or "").split(".")).with_suffix(".py"))
     return names
@@ -111,11 +113,13 @@ def _entry(node: Definition) -> Iterator[str]:
         return
     made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
     fields = [x for x in node.body if isinstance(x, ast.AnnAssign) and "ClassVar" not in ast.unparse(x.annotation)]
+    fields = [x for x in fields if not ast.unparse(x.target).startswith("_")]
     if made is not None:
         yield f"```\n{_wrapped(node.name + _arguments(made))}\n```"
     elif fields:
         yield f"```\n{_wrapped(node.name + '(' + ', '.join(map(ast.unparse, fields)) + ')')}\n```"
-    if bases := [x.id for x in node.bases if isinstance(x, ast.Name) and x.id not in ("Task", "Exception")]:
+    named = [x.id for x in node.bases if isinstance(x, ast.Name)]
+    if bases := [x for x in named if x not in ("Task", "Exception") and not x.startswith("_")]:
         yield f"Base: `{'`, `'.join(bases)}`" + (", whose arguments it takes too." if fields and made is None else ".")
     names = {ast.unparse(x.target) for x in fields} | (_names(made.args) if made else set())
     yield _text(node, names)
@@ -126,10 +130,11 @@ def _entry(node: Definition) -> Iterator[str]:
 
 
 def _member(f: ast.FunctionDef) -> str:
+    """A property or method, an item of a list: all of its docstring, as Markdown."""
     is_property = any(ast.unparse(x).endswith("property") for x in f.decorator_list)
     head = f.name if is_property else f.name + _arguments(f)
-    first = (ast.get_docstring(f) or "").split("\n\n")[0]
-    return f"- `{head}`: {' '.join(first.split())}"
+    first, _, more = _text(f, _names(f.args)).partition("\n\n")
+    return f"- `{head}`: {' '.join(first.split())}" + ("\n\n" + textwrap.indent(more, "    ") + "\n" if more else "")
 
 
 def _arguments(f: ast.FunctionDef) -> str:
@@ -142,7 +147,7 @@ def _arguments(f: ast.FunctionDef) -> str:
 
 
 def _names(args: ast.arguments) -> set[str]:
-    return {x.arg for x in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
+    return {x.arg for x in [*args.posonlyargs, *args.args, *args.kwonlyargs, args.kwarg] if x}
 
 
 def _wrapped(text: str, width: int = 110) -> str:

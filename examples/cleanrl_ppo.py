@@ -2,9 +2,9 @@
 
     python examples/cleanrl_ppo.py --env-id TorchHopper-v0 --num-envs 64 --total-timesteps 5e6
 
-Its parts, names and hyperparameters are that script's. Lines marked "here:" are those that a script of that kind has to
-change to run on these tasks, and say what stood there: nothing is copied to NumPy or back, the wrappers are this
-package's, and an episode that was only cut off goes on in value, since its last observation is at hand.
+Its parts, names and hyperparameters are that script's. Lines marked "here:" are those that such a script has to change
+to run on these tasks, and say what was there before: nothing is copied to NumPy or back, the wrappers are this
+package's, and truncated episodes bootstrap from the value of their last observation, which is available.
 """
 
 from __future__ import annotations

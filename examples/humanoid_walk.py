@@ -2,9 +2,9 @@
 
     python examples/humanoid_walk.py
 
-The humanoid begins in the air, in any posture, and falls. Lying it earns next to nothing, whatever it tries, so the
-suite's own reward says little about how to get up. The first run's reward says more: it also grows with the height of
-the head. The second run begins with the networks of the first. About 35 minutes of one core of an AMD EPYC.
+The humanoid begins in the air, in any posture, and falls. On the floor it earns almost nothing, whatever it tries, so
+the suite's own reward says little about how to get up. The first run's reward says more: it also grows with the height
+of the head. The second run starts from the networks of the first. About 35 minutes of one core of an AMD EPYC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch_mjenvs.training.train import main
 
 @dataclass(frozen=True, kw_only=True)
 class GettingUp(Humanoid):
-    """dm_control's humanoid-walk, where an upright torso and a high head are worth something by themselves."""
+    """dm_control's humanoid-walk, with an additional reward for an upright torso and a high head."""
 
     def outcome(self, m, before: World, action: list[Scalar], after: World) -> Outcome:
         height, up = after.data.xpos[m.body("head")][2], after.data.xmat[m.body("torso")][8]
@@ -46,7 +46,7 @@ gymnasium.register(
 
 
 def train(up_steps: float, walk_steps: float, out: Path, flags: Sequence[str] = ()) -> None:
-    """Train both runs, of so many frames each; `flags` are more of those of `torch_mjenvs train`, for both."""
+    """Train both runs, of so many frames each. `flags` are further flags of `torch_mjenvs train` for both."""
     getting_up, walking = str(out / "getting-up"), str(out / "walking")
     nets = ["--actor", "256,128", "--critic", "256,128", "--activation", "elu"]
     both = ["--num-envs", "512", "--horizon", "32", "--log-std", "-0.5", *nets, *flags]

@@ -3,9 +3,10 @@
     python examples/identify.py            # and a picture of it in identify.png
     python examples/identify.py --sysid    # beside MuJoCo's own way (pip install "mujoco[sysid]")
 
-Each recorded step is a world: from the state that was recorded it is made again with the parameters as they are now,
-and what it misses the next state by is the residual. Its derivative by the parameters is P of `Simulation.linearize`,
-exact, for all steps at once. Logarithms of parameters are what is looked for, so that all stay positive.
+Each recorded step is a world, which repeats the step from its recorded state with the current estimate of the
+parameters. The residual is the error of the next state. Its derivative by the parameters is P of
+`Simulation.linearize`, exact, for all steps at once. The unknowns are logarithms of the parameters, so all stay
+positive.
 """
 
 from __future__ import annotations

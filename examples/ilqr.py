@@ -5,9 +5,9 @@
     python examples/ilqr.py --differences                  # with mjd_transitionFD in place of Simulation.linearize
 
 At each control step the plan of the next T steps is improved once: derivatives along it (`Simulation.linearize`, all
-knots at once), a sweep back that gives feedback gains, and trials of several step lengths, one world each. The first
-action is taken, and the plan moved on. Both robots' coordinates are angles and lengths, so differences of states are
-tangents.
+knots at once), a backward sweep that gives feedback gains, and trials of several step lengths, one world each. Then the
+first action is taken, and the plan is shifted by one step. Both robots' coordinates are angles and lengths, so
+differences of states are tangents.
 
 Shapes: T knots, K trials, n = 2 nv numbers in a state x, R residuals; the cost is half the sum of their squares.
 """
@@ -47,7 +47,7 @@ LENGTHS = (1.0, 0.5, 0.2, 0.05, 0.0)  # of trial steps; 0 keeps the plan, and on
 
 @dataclass(frozen=True)
 class Robot:
-    """What is to be done by whom: residuals of a state (..., n) and a control (..., nu), and how far to look ahead."""
+    """A robot and its goal: residuals of a state (..., n) and a control (..., nu), and how far to look ahead."""
 
     model: mujoco.MjModel
     residuals: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 
 def cart_pole() -> Robot:
-    """Return a pole that hangs below its cart, and shall stand on it, in the middle."""
+    """Return a pole that hangs below its cart and has to stand on it, in the middle."""
 
     def residuals(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         place, angle, speed, turning = x.unbind(-1)
@@ -75,7 +75,7 @@ def cart_pole() -> Robot:
 
 
 def half_cheetah(speed: float = 3.0) -> Robot:
-    """Return Gymnasium's HalfCheetah, which shall run at a speed, upright, with little effort."""
+    """Return Gymnasium's HalfCheetah, which has to run at a given speed, upright, with little effort."""
     model = gymnasium.make("HalfCheetah-v5").unwrapped.model
 
     def residuals(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:

@@ -1,12 +1,12 @@
-"""One training run shared out over several GPUs, or processes: random search, which has only returns to exchange.
+"""One training run divided among several GPUs or processes: random search, which only has to exchange returns.
 
     torchrun --nproc-per-node 8 examples/multi_gpu.py --env TorchHalfCheetah-v0 --device cuda
     torchrun --nproc-per-node 2 examples/multi_gpu.py            # two processes on the CPU
 
-Each process has an environment of its own on its own device. `first_world` gives it its share of the world numbers,
-on which all randomness depends. So the run is the same, bit for bit, on one device or on many: every process draws the
-same perturbations of one linear policy, lets its own worlds try theirs, gathers everybody's returns, and makes the same
-step. The method is augmented random search (Mania, Guy and Recht, 2018).
+Each process has an environment of its own on its own device. `first_world` gives it its share of the world numbers, on
+which all randomness depends. So the run is the same, bit for bit, on one device or on many: every process draws the
+same perturbations of one linear policy, tries its share of them in its own worlds, gathers the returns of all
+processes, and makes the same step. The method is augmented random search (Mania, Guy and Recht, 2018).
 
 Shapes: N worlds in all, n of them here, A actions, O observations.
 """
@@ -35,7 +35,7 @@ WORLDS, FRAMES = 512, 50_000_000  # unless the command line says otherwise
 
 
 class Search:
-    """The policy, and what all processes know alike. Kept on the CPU: it is small."""
+    """The policy, and the state that is the same in all processes. It is small, and kept on the CPU."""
 
     def __init__(self, observations: int, actions: int, seed: int):
         self.seed, self.generation = seed, 0
@@ -93,7 +93,7 @@ def episodes(env: VectorEnv, weights: Tensor, mean: Tensor, std: Tensor, seed: i
 
 
 def generation(search: Search, env: VectorEnv, worlds: int, mine: slice) -> tuple[Tensor, Tensor]:
-    """What a generation of so many worlds came to in those of `env`, which are `mine`."""
+    """The results of a generation of so many worlds in those of `env`, whose numbers are `mine`."""
     directions, device = search.directions(worlds), env.unwrapped.device
     tried = (search.weights + NOISE * torch.cat([directions, -directions])[mine]).to(device)
     mean, std = (x.to(device) for x in search.normalised())
@@ -101,7 +101,7 @@ def generation(search: Search, env: VectorEnv, worlds: int, mine: slice) -> tupl
 
 
 def gathered(x: Tensor) -> Tensor:
-    """Everybody's rows, in the order of the worlds, on the CPU."""
+    """The rows of all processes, in the order of the worlds, on the CPU."""
     parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, x)
     return torch.cat(parts).cpu()

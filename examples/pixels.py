@@ -3,8 +3,8 @@
     python examples/pixels.py --tasks cartpole-swingup reacher-easy
     MUJOCO_GL=egl python examples/pixels.py --tasks cartpole-swingup reacher-easy --opengl
 
-Tasks are dm_control's. An action is held for eight of their steps (four in reacher), and all that the learner sees are
-the last three pictures. `--opengl` learns once more from pictures that `mujoco.Renderer` draws of the same worlds; all
+Tasks are dm_control's. An action is held for eight of their steps (four in reacher), and the learner sees only the last
+three pictures. `--opengl` learns once more from pictures that `mujoco.Renderer` draws of the same worlds; everything
 else is equal. pixels.png has scores over processor time, and pictures of an episode.
 
 Shapes: N worlds, T steps of a rollout, A numbers in an action; what is seen is (N, 3, 64, 64), green alone.
@@ -121,9 +121,10 @@ class Agent(nn.Module):
 
 @dataclass
 class PPO:
-    """Proximal Policy Optimization, as `examples/cleanrl_ppo.py` has it, but for ends of episodes.
+    """Proximal Policy Optimization, as in `examples/cleanrl_ppo.py`, except for ends of episodes.
 
-    They are all by time: the step of an end goes on in value, and the next one, which resets its world, does not count.
+    All episodes end at the time limit: the last step bootstraps from the next value, and the step after it, which
+    resets the world, does not count.
     """
 
     worlds: Worlds
@@ -221,7 +222,7 @@ def score(agent: Agent, task: str, num: int = 16) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class Run:
-    """What came of a training: processor seconds, frames and mean returns as it went, its last score, and a film."""
+    """The results of a training: processor seconds, frames and mean returns over time, its last score, and a film."""
 
     name: str
     points: list[tuple[float, int, float]]

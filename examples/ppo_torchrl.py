@@ -71,8 +71,8 @@ def make_networks(env: TorchRLEnv, s: SimpleNamespace) -> tuple[ProbabilisticAct
 
 
 class Returns:
-    """The returns of episodes, and discounted ones, by whose deviation rewards are divided: values are then of order 1
-    in every task.
+    """The returns of episodes, and discounted returns, whose standard deviation scales rewards: so values are of order
+    1 in every task.
     """
 
     def __init__(self, num_envs: int, gamma: float, device: torch.device):
@@ -139,8 +139,8 @@ class PPO:
 
     @torch.no_grad()
     def rollout(self) -> TensorDictBase:
-        """(N, T) frames with their advantages. What a truncated episode was still worth is counted exactly, as the
-        last observation of an episode is in ("next", "observation").
+        """(N, T) frames with their advantages. The value at a truncation is exact, as ("next", "observation") has the
+        last observation of an episode.
         """
         env = self.env
         data = env.rollout(
@@ -199,7 +199,7 @@ class PPO:
         return {"networks": self.loss.state_dict(), "moments": self.moments.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
+        """The full state of training: a fresh PPO that loads it ends with the same bits."""
         return {
             "networks": self.loss.state_dict(),
             "optimizer": self.optimizer.state_dict(),

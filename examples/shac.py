@@ -3,9 +3,9 @@
     python examples/shac.py                  # SHAC and PPO, 100 s of a core each, and their curves in shac.png
     python examples/shac.py --horizons       # how far gradients through the simulation can be trusted
 
-From where they are, all worlds go on for a few steps under the policy. What they earn and the critic's value of where
-they end is differentiated by the policy's parameters, through `Engine.transition`. `clip_adjoint` bounds what goes back
-from a step to the one before it, in each world.
+All worlds continue from their current states for a few steps under the policy. Their rewards, plus the critic's value
+of the last state, are differentiated by the policy's parameters, through `Engine.transition`. `clip_adjoint` bounds the
+adjoint that goes back from a step to the one before it, in each world.
 
 Shapes: T steps of a stretch, N worlds, O observations, A actions.
 """

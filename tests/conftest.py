@@ -23,6 +23,7 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # Where a shell turns bytecode off, a process that a test starts would compile this package's 300 modules each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+import mujoco
 import torch
 
 from torch_mjenvs.compiler import cpu, cuda, loader, source
@@ -130,6 +131,21 @@ def as_for_a_gpu() -> Iterator[None]:
 def compiled_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests in a folder that hurries, of kernels that `test_gymnasium_parity.py` builds anyway."""
     monkeypatch.setitem(loader.options, "opt", AS_USERS)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """MuJoCo's warnings are not printed. For tests that leave out the states that it warns about."""
+    mujoco.set_mju_user_warning(lambda _: None)
+    yield
+    mujoco.set_mju_user_warning(None)
+
+
+@pytest.fixture
+def no_gradients() -> Iterator[None]:
+    """As in training, where compiled learners run without autograd."""
+    with torch.no_grad():
+        yield
 
 
 @pytest.fixture

@@ -25,6 +25,16 @@ LANES: tuple[int | torch.device, ...] = (1, 2, 4, 8, 16, *GPU)
 Target = cpu.Target | torch.device
 
 
+def dtype_of(name: str) -> type:
+    """NumPy's type of a dtype's name."""
+    return np.dtype(name).type
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Standard normal numbers, the same at every call."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
 def at_lanes(dtype: str, lanes: int | torch.device) -> Target:
     """This machine, with vectors of so many worlds; or the GPU."""
     return lanes if isinstance(lanes, torch.device) else replace(cpu.host(), vector_bytes=lanes * SIZES[dtype])

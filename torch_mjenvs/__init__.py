@@ -60,7 +60,7 @@ _source.imported()  # before anybody can alter it
 def __getattr__(name: str) -> Any:
     """Import TorchRL's environments, `TorchRLEnv`, `HumanoidEnv` and so on, when one is first asked for.
 
-    Raises ImportError where TorchRL is not installed. `__version__` is that of the installed package.
+    Raises ImportError if TorchRL is not installed. `__version__` is that of the installed package.
     """
     if name == "__version__":
         return importlib.metadata.version(__name__)

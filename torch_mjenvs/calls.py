@@ -1,4 +1,4 @@
-"""Guards of the calls that users make: one thread at a time, and, where buffers are made, out of inference mode."""
+"""Guards for public calls: one thread at a time, and outside of inference mode where buffers are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lasting(make: Method) -> Method:
-    """Have a function that makes buffers run outside inference mode: tensors made there can be written only there."""
+    """Make a function that allocates buffers run outside inference mode: tensors made there can be written only there.
+    """
     return torch.inference_mode(False)(make)
 
 
@@ -47,7 +48,7 @@ def exclusive(method: Method) -> Method:
 class Lock(type(threading.RLock())):  # type: ignore[misc]
     """A lock that the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
 
-    A copy of it is a lock that nobody holds.
+    A copy of it is a free lock.
     """
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Checks of what users hand in, which make it into what is worked with. Errors speak of the user's terms; nothing has
+"""Checks users' input, and converts it to what the package works with. Errors use the user's terms, and nothing has
 changed when one is raised.
 """
 
@@ -209,7 +209,7 @@ def as_seed(seed: Any) -> int:
 
 
 def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
-    """Read one seed, or one for each world, None where its stream shall stay. Raises TypeError or ValueError."""
+    """Read one seed, or one for each world, None if its stream shall stay. Raises TypeError or ValueError."""
     many = isinstance(seed, Sequence) and not isinstance(seed, (str, bytes))
     if not many and not (isinstance(seed, np.ndarray) and seed.ndim):
         return as_seed(seed)

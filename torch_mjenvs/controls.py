@@ -1,4 +1,4 @@
-"""Ways from an action to the model's ctrl, for a task's `control`: plain functions over scalars.
+"""Functions that turn an action into the model's ctrl, for a task's `control`: plain functions over scalars.
 
     def action_space(self, m):
         return [-1.0] * m.nu, [1.0] * m.nu
@@ -6,8 +6,9 @@
     def control(self, m, world, action):
         return controls.offset(action, HOME, 0.5)  # targets of position actuators, about a pose
 
-Actions and results are lists of scalars. Where an argument may be one number or a list, one number is for all. What a
-world has of its own, such as gains, comes from its memory or its model: `world.memory["kp"]`, `m.actuator_gear`.
+Actions and results are lists of scalars. If an argument may be one number or a list, one number is for all. Numbers
+that differ from world to world, such as gains, come from its memory or its model: `world.memory["kp"]`,
+`m.actuator_gear`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Scalars = Sequence[Scalar]
 def rescaled(action: Scalars, ranges: Sequence[Sequence[Scalar]]) -> list[Scalar]:
     """Map each number of the action linearly from [-1, 1] to its range (low, high), such as `m.actuator_ctrlrange`.
 
-    What lies beyond is not clipped: the physics holds ctrl within ctrlrange.
+    Numbers beyond [-1, 1] are not clipped: the physics clips ctrl to ctrlrange.
 
-    Raises ValueError for a range that is infinite or empty, as MuJoCo has it (0, 0) for an actuator without limits.
+    Raises ValueError for a range that is infinite or empty; MuJoCo's is (0, 0) for an actuator without limits.
     """
     out: list[Scalar] = []
     for i, (x, (low, high)) in enumerate(zip(action, ranges, strict=True)):
@@ -39,7 +40,7 @@ def rescaled(action: Scalars, ranges: Sequence[Sequence[Scalar]]) -> list[Scalar
 
 
 def offset(action: Scalars, home: Scalars, scale: Scalar | Scalars) -> list[Scalar]:
-    """Return home + scale * action, number by number: joint targets about a pose, say a keyframe's."""
+    """Return home + scale * action, number by number: joint targets around a pose, such as a keyframe's."""
     return [h + s * x for x, h, s in zip(action, home, _each(scale, len(action)), strict=True)]
 
 
@@ -48,8 +49,9 @@ def pd(
 ) -> list[Scalar]:
     """Return the torques kp * (target - position) - kd * velocity of each joint.
 
-    They are those at the beginning of the step, and held for all its substeps. A servo that works in every substep is
-    an actuator of the model (`<position kp="..." kv="...">`), whose gains `randomize` can draw for each world.
+    They are computed at the beginning of the step, and held for all its substeps. For a servo that acts in every
+    substep, use an actuator of the model (`<position kp="..." kv="...">`), whose gains `randomize` can draw for each
+    world.
     """
     n = len(targets)
     parts = zip(targets, positions, velocities, _each(kp, n), _each(kd, n), strict=True)
@@ -57,19 +59,19 @@ def pd(
 
 
 def rate_limited(new: Scalars, old: Scalars, most: Scalar | Scalars) -> list[Scalar]:
-    """Return `new`, but at most `most` away from `old`, which a task remembers from the step before."""
+    """Return `new`, but at most `most` away from `old`, which a task remembers from the previous step."""
     return [clip(x, y - d, y + d) for x, y, d in zip(new, old, _each(most, len(new)), strict=True)]
 
 
 def delayed(queue: Scalars, action: Scalars, steps: Scalar) -> list[Scalar]:
-    """Return the action of so many steps ago: 0 is this one, k the oldest of the k actions in the queue.
+    """Return the action of this many steps ago: 0 is this one, k the oldest of the k actions in the queue.
 
     The queue is a list of k * len(action) numbers in the task's memory, the latest last; `queued` keeps it. `steps` may
-    be another number in each world, such as one drawn in `begin`, and is held within 0 and k. Between two whole numbers
-    the actions are mixed: 0.25 is a quarter of the last action and three quarters of this one, as an action that is
-    late by a quarter of a step works for three quarters of it.
+    differ from world to world, such as a number drawn in `begin`, and is clipped to [0, k]. Between two whole numbers
+    the actions are mixed: 0.25 is a quarter of the last action and three quarters of this one, since an action that is
+    late by a quarter of a step acts for three quarters of it.
 
-    Raises ValueError for a queue that is not of whole actions, and for a constant `steps` beyond it.
+    Raises ValueError for a queue whose length is not a multiple of the action's, and for a constant `steps` beyond it.
     """
     n = len(action)
     k = len(queue) // n
@@ -87,7 +89,7 @@ def delayed(queue: Scalars, action: Scalars, steps: Scalar) -> list[Scalar]:
 
 
 def queued(queue: Scalars, action: Scalars) -> list[Scalar]:
-    """Return the queue without its oldest action, and with this one at its end: what `remember` is to give."""
+    """Return the queue without its oldest action, and with this one at its end: for `remember`."""
     return [*queue, *action][len(action) :]
 
 

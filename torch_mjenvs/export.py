@@ -121,7 +121,7 @@ def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Pat
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Silence a logger and those below it but for errors: torch logs that torchvision is not there, in four lines."""
+    """Silence a logger and those below it except for errors: torch logs that torchvision is missing, in four lines."""
     loggers = [logging.getLogger(x) for x in (name, *logging.root.manager.loggerDict) if f"{x}.".startswith(f"{name}.")]
     before = [(x, x.level) for x in loggers]
     for x in loggers:

@@ -1,6 +1,6 @@
 """Feet, for tasks of legged robots: contacts, times on the ground and in the air, the height of a swing, slip.
 
-Functions of lists with an entry a foot. What they go on from, a task keeps in its memory: see docs/tasks.md.
+Functions of lists with one entry per foot. A task keeps their state in its memory: see docs/tasks.md.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ __all__ = ["air_time", "contact_time", "contacts", "liftoff", "slip", "swing_pea
 
 
 def contacts(sensed: Sequence[Scalar], least: float = 0.0) -> list[Mask]:
-    """Return which feet touch: those of which a sensor gives more than `least`.
+    """Return which feet touch: those whose sensor has more than `least`.
 
-    sensed: the `found` of a contact sensor or a force (N), such as a touch sensor gives, of each foot.
+    sensed: for each foot the `found` of a contact sensor, or a force (N), such as that of a touch sensor.
     """
     return [x > least for x in sensed]
 
@@ -51,7 +51,7 @@ def swing_peak(before: Sequence[Scalar], height: Sequence[Scalar], contact: Sequ
 def slip(velocity: Sequence[Sequence[Scalar]], contact: Sequence[Mask]) -> list[Scalar]:
     """Return how fast each foot slides over level ground (m/s): 0 where it is in the air.
 
-    velocity: of each foot, in world axes; of its numbers the first two count.
+    velocity: of each foot, in world axes (m/s); only the first two numbers are used.
     """
     return [
         select(touches, sqrt(v[0] * v[0] + v[1] * v[1]), 0.0) for v, touches in zip(velocity, contact, strict=True)

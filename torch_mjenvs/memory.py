@@ -1,4 +1,4 @@
-"""The memory that this process may still take, so that what is too large is refused before it is begun.
+"""How much more memory this process may use, so that requests that are too large are refused before they start.
 
 Linux hands out memory that is not there and later kills the process that writes to it. Containers, batch systems and
 shells set limits of their own, below what the machine has: control groups (version 1 and 2, those of all ancestors),
@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
 
 def available() -> Limit | None:
-    """The tightest limit on further memory of this process; None where none can be read, as on other than Linux."""
+    """The tightest limit on further memory of this process; None if none can be read, as on other than Linux."""
     return min(_limits(), default=None)
 
 
@@ -104,7 +104,7 @@ def _mounts(lines: list[str], version: int) -> Iterator[tuple[str, str]]:
 
 
 def _number(file: Path) -> int | None:
-    """The whole number in a file; None where there is none, as for "max"."""
+    """The whole number in a file; None if there is none, as for "max"."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

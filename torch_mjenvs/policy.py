@@ -44,15 +44,15 @@ PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's 
 class Policy(nn.Module):
     """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32.
 
-    Of a task that names its observations it takes a dict of them, and reads what it was trained on: `parts` says what
-    that is. Rows (..., O) of just these numbers, in that order, do as well.
+    If the task names its observations, it takes a dict of them and reads the entries that it was trained on, which are
+    in `parts`. It also takes rows (..., O) of just these numbers, in that order.
 
         policy = torch_mjenvs.pretrained("TorchAnt-v0")
         action = policy(obs)
 
-    `env_id` is the id of its task, `task` a dict of the task's fields that were not as usual, `about` a dict of what is
-    known of it: scores, seed, frames. `network` takes rows alone; it is what `torch.jit.script` compiles. Parameters
-    need no gradient unless you ask for it (`requires_grad_()`).
+    `env_id` is the id of its task, `task` a dict of the task's fields that differ from their defaults, `about` a dict
+    with scores, seed and frames. `network` takes rows only; it is what `torch.jit.script` compiles. Parameters do not
+    require gradients unless you call `requires_grad_()`.
     """
 
     def __init__(
@@ -94,9 +94,10 @@ class Policy(nn.Module):
         task, the activation, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if
         it is given. An .npz holds the arrays of `network` for NumPy.
 
-        Raises ValueError for another kind of file and for a space of another size, FileNotFoundError where there is no
-        such folder, FileExistsError where the file is a policy that only this package reads, such as a run's policy.pt,
-        and ImportError without the extra `export`, which ONNX needs.
+        Raises ValueError for another kind of file and for a space of another size, FileNotFoundError if there is no
+        such folder, FileExistsError if the file is a
+        policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
+        which ONNX needs.
         """
         from . import export
 
@@ -117,7 +118,7 @@ class Policy(nn.Module):
             export.to_torchscript(network, metadata, file)
 
     def check_spaces(self, env: VectorEnv) -> None:
-        """Raise ValueError where the environment's observations or actions are not of this policy's sizes."""
+        """Raise ValueError if the environment's observations or actions do not have this policy's sizes."""
         observations, actions = parts_of(env.single_observation_space).shapes, env.single_action_space.shape
         if not _holds(observations, self.parts.shapes):
             raise ValueError(
@@ -128,9 +129,9 @@ class Policy(nn.Module):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Policy:
-        """Read the policy in a file, or in the folder of a run, onto the CPU.
+        """Load a policy from a file, or from the folder of a run, onto the CPU.
 
-        Raises FileNotFoundError where there is none, ValueError for a file of something else.
+        Raises FileNotFoundError if there is none, ValueError for any other kind of file.
         """
         file = Path(path).expanduser()
         file = file / "policy.pt" if file.is_dir() else file
@@ -187,7 +188,7 @@ class Squash(nn.Module):
 
 
 def _is_policy(file: Path) -> bool:
-    """Say whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
+    """Return whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, where it is TorchScript
@@ -198,16 +199,16 @@ def _is_policy(file: Path) -> bool:
 
 
 def _holds(given: Any, wanted: Any) -> bool:
-    """Say whether a tree of shapes has all the parts of another, of the same shapes."""
+    """Return whether a tree of shapes has all the parts of another, of the same shapes."""
     if isinstance(given, Mapping) and isinstance(wanted, Mapping):
         return all(name in given and _holds(given[name], x) for name, x in wanted.items())
     return bool(given == wanted) or (isinstance(wanted, Mapping) and given == (Parts(wanted).size,))
 
 
 def pretrained(env_id: str) -> Policy:
-    """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
+    """Return the trained policy that comes with this package for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
-    One that was trained with other fields of the task (`Policy.task`) has a name behind the id:
+    Policies that were trained with other fields of the task (`Policy.task`) have a suffix:
     `pretrained("TorchGo1Joystick-v0-rough")`.
 
     `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's or
@@ -320,7 +321,7 @@ def _read_parts(found: Mapping[str, Any], size: int) -> tuple[Parts | None, list
 
 
 def _read_bounds(found: Mapping[str, Any], actions: int) -> tuple[Tensor, Tensor] | None:
-    """Return the bounds that actions are squashed into; None where they are not."""
+    """Return the bounds that actions are squashed into; None if they are not."""
     if "action_low" not in found and "action_high" not in found:
         return None
     low, high = (_numbers(found, name, 1) for name in ("action_low", "action_high"))

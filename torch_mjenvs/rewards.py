@@ -1,4 +1,4 @@
-"""`tolerance`, from which rewards between 0 and 1 are made: dm_control's, on scalars of a world."""
+"""`tolerance`, a building block for rewards between 0 and 1: dm_control's, on scalars of a world."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def tolerance(
     sigmoid: str = "gaussian",
     value_at_margin: float = 0.1,
 ) -> Scalar:
-    """Return 1 where x is within the bounds (low, high), and less the further it is outside of them.
+    """Return 1 where x is within the bounds (low, high), and less the further it is outside.
 
     At a distance of `margin` it is `value_at_margin`, and in between it follows the `sigmoid`: "gaussian",
     "hyperbolic", "long_tail", "reciprocal", "tanh_squared", or, which reach 0, "cosine", "linear" and "quadratic". With
     a margin of 0 it is 0 outside. A bound may be infinite, or differ from world to world, such as a command.
 
     It is dm_control.utils.rewards.tolerance. Raises ValueError for bounds in the wrong order, a negative margin, an
-    unknown sigmoid, or a value at the margin that is not between 0 and 1; 0 itself is for those that reach it.
+    unknown sigmoid, or a value at the margin that is not between 0 and 1; 0 is allowed for the sigmoids that reach it.
     """
     low, high = bounds
     known = [float(b) for b in bounds if isinstance(b, (int, float))]

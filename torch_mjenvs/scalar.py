@@ -1,9 +1,9 @@
-"""The vocabulary of tasks: what may be done with the scalars of a world, beside `+ - * / %`, `abs` and `< <= > >=`.
+"""The vocabulary of tasks: functions of a world's scalars, in addition to `+ - * / %`, `abs` and `< <= > >=`.
 
-A scalar stands for one number in each world. In a kernel it is known only when that runs, so Python's own `if`, `max`
-and `math.sin` cannot be used on it; these can. `select(mask, a, b)` takes the place of `a if mask else b`, and
-`(low < x) & (x < high)`, `|` and `~` that of `and`, `or` and `not`. So do `logical_and`, `logical_or` and
-`logical_not`, which also take Python's own True and False.
+A scalar is one number in each world. In a kernel it is known only when that runs, so Python's own `if`, `max` and
+`math.sin` cannot be used on it; these can. `select(mask, a, b)` takes the place of `a if mask else b`, and `(low < x) &
+(x < high)`, `|` and `~` that of `and`, `or` and `not`. So do `logical_and`, `logical_or` and `logical_not`, which also
+take Python's own True and False.
 
 `when_any(mask, body, carry)` is `body(carry)` in the worlds of the mask, and costs nothing where no world needs it.
 `repeat` and `while_any` are loops whose code is made once. `Random` is what `rng` is: `uniform(low, high)`, `normal()`,

@@ -4,8 +4,9 @@
 
     up = rotate_inverse(world.qpos[3:7], [0.0, 0.0, 1.0])  # the world's z axis as the trunk sees it
 
-A vector is a list of numbers, of any length where nothing else is said. A quaternion is (w, x, y, z) as MuJoCo has it,
-of unit length where nothing else is said, and turns a body's axes into the world's. Angles are in radians.
+A vector is a list of numbers, of any length unless a docstring says otherwise. A quaternion is (w, x, y, z), like
+MuJoCo's, of unit length unless a docstring says otherwise, and turns a body's axes into the world's. Angles are in
+radians.
 
 The functions work on Python floats, torch tensors (B,) and values of a kernel alike, as those of `torch_mjenvs.scalar`.
 """

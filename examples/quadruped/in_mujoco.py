@@ -1,4 +1,4 @@
-"""Does a policy hold in MuJoCo C, with robots, noise, latency, commands and pushes drawn the same way?
+"""Runs a policy in MuJoCo C itself, with robots, noise, latency, commands and pushes drawn the same way.
 
     python examples/quadruped/in_mujoco.py runs/quadruped.task-TorchQuadruped-v0-0
     python examples/quadruped/in_mujoco.py runs/quadruped.task-TorchQuadruped-v0-0 --film quadruped.mp4

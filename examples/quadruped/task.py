@@ -1,4 +1,4 @@
-"""A quadruped that follows velocity commands, as those who train legged robots set it up.
+"""A quadruped that follows velocity commands, set up as is usual for training legged robots.
 
 Commands change within an episode and grow with success; observations are noisy; actions arrive late; every robot has
 masses, a centre of mass, motors and feet of its own, and is pushed now and then.
@@ -38,8 +38,8 @@ from torch_mjenvs.scalar import (
 @dataclass(frozen=True, kw_only=True)
 class Quadruped(Task):
     """Follow a commanded velocity. Observation 48: linear and angular velocity of the trunk in its own frame, the
-    direction of gravity there, the command (forward, left, turn), the joints, their speeds, and the last action.
-    Action 12: where motors shall turn the joints, in rad; 0 is to stand.
+    direction of gravity there, the command (forward, left, turn), the joints, their speeds, and the last action. Action
+    12: targets of the joints, in rad, relative to standing.
     """
 
     default_camera_config: ClassVar = {"distance": 2.0, "elevation": -15.0}

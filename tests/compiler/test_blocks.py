@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from kernels import numbers
 from ptx import Machine
 
 from torch_mjenvs.compiler import cpu, cuda
@@ -74,10 +75,6 @@ def run(steps: Sequence[Step], **tensors: torch.Tensor) -> dict[str, torch.Tenso
     for name, x in ours.items():
         same(x, theirs[name])
     return ours
-
-
-def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:

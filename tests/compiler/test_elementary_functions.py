@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from graph_eval import RUNNERS, evaluate, run_compiled, trace
+from kernels import dtype_of
 
 from torch_mjenvs.compiler import math as traced
 from torch_mjenvs.compiler.scalar import power
@@ -57,10 +58,6 @@ def angles(dtype: str) -> np.ndarray:
         [np.linspace(-7, 7, 2001), rng.uniform(-1e3, 1e3, 1000), spread, [limit, -limit], WORST, TINY, *near]
     )
     return x.astype(dtype)
-
-
-def dtype_of(name: str) -> type:
-    return np.dtype(name).type
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from kernels import numbers
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.matrices import (
@@ -48,10 +49,6 @@ def run(steps: Sequence[Step], lanes: int, **tensors: torch.Tensor) -> None:
     memories = tuple(Memory(name, types[x.dtype]) for name, x in tensors.items())
     plan = Plan("test", memories, (Phase("item", 1, tuple(steps)),))
     build(plan, replace(cpu.host(), vector_bytes=4 * lanes))(tensors)
-
-
-def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def wide(x: torch.Tensor, lanes: int) -> torch.Tensor:

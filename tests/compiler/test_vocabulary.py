@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from graph_eval import RUNNERS, trace
+from kernels import dtype_of
 
 from torch_mjenvs import scalar
 from torch_mjenvs.compiler.scalar import split_exponent
@@ -71,10 +72,6 @@ def divisions(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     steps = np.arange(-50, 50).astype(dtype)  # quotients that round to the next whole number, or just below it
     a = np.concatenate([a, steps * dtype_of(dtype)(0.1), np.nextafter(steps, np.inf, dtype=dtype)])
     return a, np.concatenate([b, np.full(100, 0.1, dtype), np.full(100, 1 / 3, dtype)])
-
-
-def dtype_of(name: str) -> type:
-    return np.dtype(name).type
 
 
 @pytest.mark.parametrize("name", ["fmod", "mod"])

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import contact_sensor_mjcf
 import mujoco
@@ -26,19 +25,12 @@ from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
+pytestmark = pytest.mark.usefixtures("quickly_compiled", "quiet")
 
 CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
 ALL, NET = "found force torque dist pos normal tangent linvel angvel", "found force torque dist pos normal tangent"
 BOUND = random_models.PRECISIONS[torch.float64]
 FEW, MANY = range(8), range(8, 300)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    mujoco.set_mju_user_warning(random_models.silence)
-    yield
-    mujoco.set_mju_user_warning(None)
 
 
 # random models

@@ -7,8 +7,6 @@ left out only where it is shown to be next to a kink, or too stiff for differenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import mujoco
 import numpy as np
 import oracle
@@ -21,7 +19,7 @@ from torch_mjenvs.physics import UnsupportedModel, load, step_function
 from torch_mjenvs.physics.asked import Asked
 from torch_mjenvs.physics.simulation import Simulation, linearized
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quiet")]
 
 TASKS = (  # and Pusher
     "inverted_pendulum", "inverted_double_pendulum", "reacher", "swimmer", "hopper", "walker2d_v5", "half_cheetah",
@@ -62,13 +60,6 @@ REFUSED = {
     "1 tendons": WRAPPED,
     "noslip_iterations=3": '<option noslip_iterations="3"/>' + TWO.format(*['size="0.1"'] * 2),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    mujoco.set_mju_user_warning(lambda _: None)
-    yield
-    mujoco.set_mju_user_warning(None)
 
 
 def half_constrained(mjm: mujoco.MjModel, n: int) -> tuple[known.States, float]:

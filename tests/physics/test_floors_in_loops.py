@@ -57,13 +57,6 @@ FLOORS = (0, 6, 28, 88, 110, 112, 199)  # up to 8 such pairs, every integrator, 
 MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(200) if seed not in FLOORS]
 
 
-@pytest.fixture
-def quiet():
-    mujoco.set_mju_user_warning(random_models.silence)
-    yield
-    mujoco.set_mju_user_warning(None)
-
-
 @pytest.mark.parametrize("seed", [*FLOORS, *MANY])
 def test_a_random_model_moves_as_in_mujoco(seed, all_in_loops, quiet):
     wrong = random_models.check(seed)

@@ -6,8 +6,6 @@ of float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import mujoco
 import numpy as np
 import oracle
@@ -24,19 +22,12 @@ from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.model.precision import SINGLE as SINGLE_PRECISION
 from torch_mjenvs.physics.simulation import Simulation
 
-pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quickly_compiled")]
+pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quickly_compiled", "quiet")]
 
 SINGLE = 1e-3  # how far float32's may be from float64's, in units of a gradient's largest entry and 1
 EPSILON = 2.0**-23  # float32's, by which solving is off, times the condition number
 UPRIGHT = 1e-3  # radians that a capsule leans, below which float32 does not know to which side, to 1e-3 of a gradient
 MOVES = [1e-6, 1e-5] * 8  # by which states are moved to find kinks near them
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    mujoco.set_mju_user_warning(lambda _: None)
-    yield
-    mujoco.set_mju_user_warning(None)
 
 
 def gradients(sim: Simulation, states: known.States) -> torch.Tensor:

@@ -14,7 +14,7 @@ import oracle
 import pytest
 import torch
 from scipy.spatial.transform import Rotation
-from two_geoms import expected
+from two_geoms import exactly, expected
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
@@ -76,12 +76,6 @@ def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
         places = [(c.dist, *c.locate()) for c in acting]
         out.append([np.array([dist, *point, *frame[0]]) for dist, point, frame in places])
     return out
-
-
-def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
-    """MuJoCo's contacts, as exact as it can."""
-    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
-    return expected(mjm, states)
 
 
 @pytest.mark.parametrize("ground", ["", 'margin=".03" gap=".01"', TILTED], ids=["flat", "margin", "tilted"])

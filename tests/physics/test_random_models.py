@@ -7,7 +7,6 @@ tests/random_models.py --seed 7` is the same for one model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import mujoco
 import numpy as np
@@ -23,20 +22,14 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import Asked, Simulation, program
 
+pytestmark = pytest.mark.usefixtures("quiet")  # states that MuJoCo warns about are not compared
+
 FLOAT32 = random_models.PRECISIONS[torch.float32]
 FEW, MANY, ODD = range(200), range(200, 1200), range(60)  # ODD: of strange ones
 
 UNEXPLAINED = {  # cfrc_ext, by 1e-10 and 1e-11 of some 1 N
     seed: pytest.param(seed, marks=pytest.mark.xfail(reason="not looked into yet")) for seed in (146, 364)
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """States that MuJoCo warns about are left out of the comparison, so its warnings are not printed."""
-    mujoco.set_mju_user_warning(lambda _: None)
-    yield
-    mujoco.set_mju_user_warning(None)
 
 
 @pytest.mark.usefixtures("quickly_compiled")

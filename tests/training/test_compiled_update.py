@@ -28,6 +28,7 @@ from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.statistics import STATISTICS, measures
 
 pytestmark = [
+    pytest.mark.usefixtures("no_gradients"),
     pytest.mark.usefixtures("no_default_device"),
     pytest.mark.cpu,
     pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
@@ -39,12 +40,6 @@ needs_bfloat16 = pytest.mark.skipif(
 SIZES = [(17, 6, 64, 512), (348, 17, 64, 128), (5, 2, 20, 70)]
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2", "--actor", "16,16",
          "--critic", "24"]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
 
 
 def learner(

@@ -26,7 +26,7 @@ from torch_mjenvs.training import checkpoints, ppo, runs, sac, train
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.interrupts import Interrupts
 from torch_mjenvs.training.scores import Score, score
-from torch_mjenvs.training.settings import RULES, checked
+from torch_mjenvs.training.settings import MEANINGS, RULES, checked
 from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -424,6 +424,14 @@ def test_settings_of_all_sources_obey_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr("torch_mjenvs.training.settings.SETTINGS", table)
     with pytest.raises(ValueError, match=r"gamma: 1\.99 is not a number from 0 to 1"):
         runs.settings(ENV)
+
+
+def test_help_says_what_each_setting_is(capsys):
+    assert MEANINGS.keys() == RULES.keys()
+    with pytest.raises(SystemExit):
+        train.main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"--horizon X {MEANINGS['horizon']}; default 32" in shown
 
 
 def test_a_setting_of_sac_obeys_it_too(capsys):

@@ -39,17 +39,12 @@ from torch_mjenvs.training.sharing import Share
 __all__ = ["driver"]  # a fixture
 
 pytestmark = [
+    pytest.mark.usefixtures("no_gradients"),
     pytest.mark.usefixtures("no_default_device"),
     pytest.mark.cpu,
     pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
 ]
 SAME = cpu.host().vector_bytes == 4 * on_gpu.LANES
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture

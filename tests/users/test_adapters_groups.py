@@ -13,18 +13,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict
+from libraries import adapter
 from named import SHAPES, TRUE_WIDTH, WIDTH, Grouped, Named
 
-from torch_mjenvs import TorchEnv, TorchVectorEnv, adapters, wrappers
+from torch_mjenvs import TorchEnv, TorchVectorEnv, wrappers
 
 N, STEPS = 4, 15
 FORMS = ["dict", "flat"]
-
-
-def adapter(name: str) -> Any:
-    library, package = adapters.LIBRARIES[name]
-    pytest.importorskip(library, reason=f"{package} is not installed")
-    return getattr(adapters, name)
 
 
 def make(task: Any, form: str = "dict", mode: str = "SameStep") -> TorchVectorEnv:

@@ -14,18 +14,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
+from libraries import adapter
 
 from torch_mjenvs import TorchVectorEnv, adapters, wrappers
 
 SAME_STEP, NEXT_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED
 N, STEPS, LIMIT = 4, 60, 20
 TENSORS = ["RslRlVecEnv", "RlGamesVecEnv"]
-
-
-def adapter(name: str) -> Any:
-    library, package = adapters.LIBRARIES[name]
-    pytest.importorskip(library, reason=f"{package} is not installed")
-    return getattr(adapters, name)
 
 
 def make(mode: AutoresetMode = SAME_STEP, **kwargs: Any) -> TorchVectorEnv:

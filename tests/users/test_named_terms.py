@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from carts import LIMIT, TERMS, Carts
+from libraries import adapter
 
 from torch_mjenvs import Outcome, Task, TorchVectorEnv, adapters, wrappers
 from torch_mjenvs.commands.bench import stepping
@@ -52,12 +53,6 @@ class Motor(Task):
 
 def motor(low: float = -float("inf"), high: float = float("inf"), mode: str = "SameStep") -> TorchVectorEnv:
     return make(mode, Motor, low=low, high=high)
-
-
-def adapter(name: str):
-    library, package = adapters.LIBRARIES[name]
-    pytest.importorskip(library, reason=f"{package} is not installed")
-    return getattr(adapters, name)
 
 
 def actions(steps: int, device: torch.device) -> torch.Tensor:

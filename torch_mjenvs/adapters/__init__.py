@@ -1,9 +1,9 @@
-"""Adapters for other libraries: each class here shows a `TorchVectorEnv` as the vector of environments a library takes.
+"""Adapters for other libraries: each class presents a `TorchVectorEnv` in the form that a library expects.
 
     from torch_mjenvs.adapters import SB3VecEnv
 
-A library is imported when its adapter is asked for; without it that is an ImportError that says what to install.
-Wrappers of `torch_mjenvs.wrappers` may be in between. docs/libraries.md has an example for each library.
+A library is imported when its adapter is first used; if it is missing, the ImportError says what to install. The
+environment may have wrappers of `torch_mjenvs.wrappers` around it. docs/libraries.md has an example for each library.
 """
 
 from __future__ import annotations

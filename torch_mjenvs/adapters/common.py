@@ -19,7 +19,7 @@ from ..envs.vector_env import TorchVectorEnv
 
 
 def bare(env: VectorEnv) -> TorchVectorEnv:
-    """Return the `TorchVectorEnv` inside of any wrappers."""
+    """Return the `TorchVectorEnv` inside any wrappers."""
     inner = env.unwrapped
     assert isinstance(inner, TorchVectorEnv)
     return inner
@@ -28,7 +28,7 @@ def bare(env: VectorEnv) -> TorchVectorEnv:
 def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
     """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False.
 
-    A mode of None is for any.
+    A mode of None allows any.
     """
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
@@ -41,8 +41,8 @@ def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
 class Groups:
     """The groups of an environment's observations as rows, and which of them policy and critic see.
 
-    `groups` says which they are; None is for what `default_groups` says. Without groups, all is the group "policy", and
-    the critic sees the same.
+    `groups` says which these are; None stands for the result of `default_groups`. If a task has no groups, everything
+    is the group "policy", and the critic sees the same.
     """
 
     def __init__(self, env: VectorEnv, groups: Mapping[str, Sequence[str]] | None = None):
@@ -54,25 +54,25 @@ class Groups:
 
     @cached_property
     def seen(self) -> dict[str, list[str]]:
-        """The groups that "policy" and "critic" see. Raises ValueError for groups that are not there."""
+        """The groups that "policy" and "critic" see. Raises ValueError for groups that the task does not have."""
         return chosen_groups([*self._parts], self._given)
 
     def rows(self, obs: Any) -> dict[str, torch.Tensor]:
-        """Return the observations of each group as one tensor: (N, D), or as they are where they have no names."""
+        """Return the observations of each group as one tensor (N, D), or unchanged if they have no names."""
         given = obs if self.there else {POLICY: obs}
         return {name: parts.join(given[name]) for name, parts in self._parts.items()}
 
     def of(self, who: str, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return what "policy" or "critic" sees, (N, D): its groups, one behind the other."""
+        """Return what "policy" or "critic" sees, (N, D): its groups, one after the other."""
         return torch.cat([rows[name].flatten(1) for name in self.seen[who]], 1)
 
     def space(self, who: str) -> Box:
-        """Return the space of what "policy" or "critic" sees of one world, without bounds, float32."""
+        """Return the space of what "policy" or "critic" sees in one world, unbounded, float32."""
         return Box(-np.inf, np.inf, (sum(self._parts[name].size for name in self.seen[who]),), np.float32)
 
 
 def check_bounded(env: VectorEnv, adapter: str) -> None:
-    """Raise ValueError where actions are unbounded, which the library, scaling or clipping them, would make NaN of."""
+    """Raise ValueError if actions are unbounded: the library, which scales or clips them, would turn them into NaN."""
     space = box(env.single_action_space)
     if not np.isfinite([space.low, space.high]).all():
         raise ValueError(
@@ -82,7 +82,7 @@ def check_bounded(env: VectorEnv, adapter: str) -> None:
 
 
 def warn_off_centre(env: VectorEnv, adapter: str) -> None:
-    """Warn where actions may not be 0, about which the library's policies draw theirs at first."""
+    """Warn if 0 is not a valid action, since the library's policies at first draw theirs around 0."""
     space = box(env.single_action_space)
     off = np.flatnonzero((space.low > 0) | (space.high < 0)).tolist()
     if off:
@@ -94,7 +94,7 @@ def warn_off_centre(env: VectorEnv, adapter: str) -> None:
 
 
 def box(space: object) -> Box:
-    """Return a space that is known to be a Box, as all of this package's are, typed as one."""
+    """Return a space typed as a Box, which all of this package's are."""
     assert isinstance(space, Box)
     return space
 

@@ -25,20 +25,20 @@ class RlGamesVecEnv(IVecEnv):
             "TorchHopper-v0", num_envs=num_envs, autoreset_mode="SameStep", **config))
 
     Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` is passed on to
-    `make`. infos["time_outs"] (N,) marks episodes that were truncated: where the config says `value_bootstrap: True`,
+    `make`. infos["time_outs"] (N,) marks episodes that were truncated: if the config has `value_bootstrap: True`,
     rl_games adds the value of the state before. infos["final_obs"] has the observations from which they would have gone
-    on. Where the task names terms of its reward, metrics or reasons of its ends, infos["episode"] has numbers of them,
-    as `wrappers.LogEpisodes` says it.
+    on. If the task names terms of its reward, metrics or reasons for ending, infos["episode"] has their numbers, as
+    described in `wrappers.LogEpisodes`.
 
-    Observations are (N, D); where the task has groups, they are a dict: "obs" is what the policy sees, and "states"
-    what a central value sees (`central_value_config`). `obs_groups` says which groups these are: {"policy": ["policy"],
-    "critic": ["policy", "privileged"]} unless you say otherwise.
+    Observations are (N, D); if the task has groups, they are a dict: "obs" is what the policy sees, and "states" what a
+    central value network sees (`central_value_config`). `obs_groups` says which groups these are: {"policy":
+    ["policy"], "critic": ["policy", "privileged"]} unless you say otherwise.
 
     The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
     worlds' state.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", for
-    actions without bounds, and for groups that the task does not have.
+    Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for an autoreset mode other than "SameStep",
+    for actions without bounds, and for groups that the task does not have.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class RlGamesVecEnv(IVecEnv):
         return self._given(obs), reward.float(), ended.to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
-        """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""
+        """Return the state of all worlds, from which `set_env_state` continues, bit for bit."""
         state: dict[str, torch.Tensor] = self.env.state_dict()  # type: ignore[attr-defined]
         return state
 
     def set_env_state(self, env_state: dict[str, torch.Tensor] | None) -> None:
-        """Go on from the state in a checkpoint; None, of a checkpoint without one, changes nothing."""
+        """Continue from the state in a checkpoint; None, from a checkpoint without one, changes nothing."""
         if env_state is not None:
             self.env.load_state_dict(env_state)  # type: ignore[attr-defined]
 

@@ -25,15 +25,14 @@ class RslRlVecEnv(VecEnv):
 
     Observations are a TensorDict of the task's groups, (N, D) each, float32; a task without groups has one, "policy".
     config["obs_groups"] says which of them actor and critic see: {"actor": ["policy"], "critic": ["policy",
-    "privileged"]}.
-    extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
-    extras["final_obs"] has the observations from which they would have gone on. Where the task names terms of its
-    reward, metrics or reasons of its ends, extras["log"] has numbers of them, as `wrappers.LogEpisodes` says it.
+    "privileged"]}. extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state
+    before. extras["final_obs"] has the observations from which they would have gone on. If the task names terms of its
+    reward, metrics or reasons for ending, extras["log"] has their numbers, as described in `wrappers.LogEpisodes`.
 
-    All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
-    and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are truncated.
+    The constructor resets all worlds with `seed`. `episode_length_buf` is the environment's own count of steps; writing
+    into it, as the runner's `init_at_random_ep_len` does, changes when episodes are truncated.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for an autoreset mode other than "SameStep".
     """
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
@@ -58,7 +57,7 @@ class RslRlVecEnv(VecEnv):
 
     @property
     def max_episode_length(self) -> int:
-        """The number of steps after which an episode is truncated. Raises ValueError where there is no limit."""
+        """The number of steps after which an episode is truncated. Raises ValueError if there is no limit."""
         limit = self._bare.engine.max_episode_steps
         if limit is None:
             raise ValueError("episodes have no largest length: make the environment with max_episode_steps")

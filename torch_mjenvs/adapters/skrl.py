@@ -1,4 +1,4 @@
-"""The adapter for skrl, which takes tensors, and has states beside observations for a critic that sees more.
+"""The adapter for skrl, which takes tensors, and has states besides observations for a critic that sees more.
 
 N worlds, D numbers in an observation, S in a state, A in an action.
 """
@@ -25,19 +25,19 @@ class SkrlVecEnv(Wrapper):
         env = SkrlVecEnv(gymnasium.make_vec("TorchAnt-v0", num_envs=4096))
         Runner(env, config).run()
 
-    Observations (N, D) are the task's, float32; where it has groups, those that the policy sees. States (N, S) are
-    what the critic sees then: `input: STATES` in the config of the value network. `obs_groups` says which groups these
+    Observations (N, D) are the task's, float32; if it has groups, those that the policy sees. States (N, S) are then
+    what the critic sees: set `input: STATES` in the config of the value network. `obs_groups` says which groups these
     are: {"policy": ["policy"], "critic": ["policy", "privileged"]} unless you say otherwise. Without groups there is no
-    state space.
+        state space.
 
-    Where the task names terms of its reward, metrics or reasons of its ends, info["episode"] has numbers of them for
-    skrl's trainers to log, as `wrappers.LogEpisodes` says it.
+    If the task names terms of its reward, metrics or reasons for ending, info["episode"] has their numbers for skrl's
+    trainers to log, as described in `wrappers.LogEpisodes`.
 
-    `skrl.utils.set_seed` before this is made seeds the first reset, as with skrl's own wrappers; `reset` returns the
-    present observations after that, since the worlds reset themselves.
+    `skrl.utils.set_seed`, called before this is constructed, seeds the first reset, as with skrl's own wrappers. Later
+    calls of `reset` return the present observations, since the worlds reset themselves.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "NextStep", and for
-    groups that the task does not have.
+    Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for an autoreset mode other than "NextStep" and
+    for groups that the task does not have.
     """
 
     def __init__(self, env: VectorEnv, obs_groups: Mapping[str, Sequence[str]] | None = None):

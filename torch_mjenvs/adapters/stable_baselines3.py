@@ -26,29 +26,30 @@ Indices = int | Iterable[int] | None
 
 
 class SB3VecEnv(VecEnv):
-    """N worlds as Stable-Baselines3's `VecEnv`, as its DummyVecEnv would give them, but for the dicts of `infos`.
+    """N worlds as Stable-Baselines3's `VecEnv`, as its DummyVecEnv would give them, except the dicts of `infos`.
 
         env = SB3VecEnv(gymnasium.make_vec("TorchHopper-v0", num_envs=256, autoreset_mode="SameStep"))
         model = PPO("MlpPolicy", VecMonitor(env)).learn(1_000_000)
 
     `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
     episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
-    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
-    `VecMonitor(env, info_keywords=(...))` keeps it. `reset_infos` after a step is filled in the same worlds alone. To
-    make the others would cost more than the step.
+    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on: `VecMonitor(env,
+    info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds, since filling all
+    dicts would take longer than the step.
 
-    A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a number is of shape (1,).
-    Of a task with groups that is the group "policy" alone: policy and value share what they see there.
+    A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a single number has shape
+    (1,). For a task with groups that is the group "policy" alone, since policy and value share their observations
+    there.
 
     Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.
-    Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
-    `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
+    Options of a reset are accepted and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one
+    environment, `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
     An environment of any autoreset mode gives the same; in "SameStep" a step is one launch, in the others the adapter
     resets the worlds that ended.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for actions without bounds, which
-    Stable-Baselines3 does not take.
+    Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for actions without bounds, which
+    Stable-Baselines3 does not accept.
     """
 
     def __init__(self, env: VectorEnv):
@@ -68,7 +69,7 @@ class SB3VecEnv(VecEnv):
         super().__init__(env.num_envs, space, env.single_action_space)
 
     def _to_numpy(self, obs: Any) -> Any:
-        """Return observations as NumPy's, by name where they have names; of groups, what the policy sees."""
+        """Return observations as NumPy arrays, by name if they have names; of groups, what the policy sees."""
         rows: torch.Tensor = self._parts.join(obs[POLICY] if self._group else obs)
         return self._shown.split(rows.cpu().numpy())
 
@@ -153,7 +154,7 @@ class SB3VecEnv(VecEnv):
 
 
 def with_an_axis(box: Box) -> Box:
-    """Return a Box of a number as one of shape (1,), which Stable-Baselines3 can flatten; others as they are."""
+    """Return the Box of a single number with shape (1,), which Stable-Baselines3 can flatten; others unchanged."""
     return box if box.shape else Box(box.low[None], box.high[None], dtype=box.dtype.type)
 
 

@@ -29,17 +29,17 @@ class TianshouVectorEnv(BaseVectorEnv):
         Collector(algorithm, env, VectorReplayBuffer(100_000, 64)).collect(n_step=6400, reset_before_collect=True)
 
     info is an array of R dicts. Each has "env_id"; those of worlds that ended also have the info of the episode's last
-    step, as to make it for the others would cost more than the step. Worlds that a step leaves out stay as they are.
-    Seeds are Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
+    step (filling all dicts would take longer than the step). Worlds that a step leaves out are unchanged. Seeds are
+    Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
     environment, attributes are set for all of them.
 
-    A task that names its observations gives an array of R dicts, nested where there are groups: networks see a Batch.
+    A task that names its observations gives an array of R dicts, nested if there are groups: networks see a Batch.
 
-    Of the wrappers in `torch_mjenvs.wrappers`, those without a state may be in between. The others would count the
-    worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
+    Of the wrappers in `torch_mjenvs.wrappers`, those without a state may be around the environment. The others would
+    count the worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, and for a wrapper with a state; ValueError for another
-    autoreset mode than "Disabled", and for actions without bounds, as Tianshou's policies scale theirs to them.
+    Raises TypeError for anything but a `TorchVectorEnv`, and for a wrapper with a state; ValueError for an autoreset
+    mode other than "Disabled", and for actions without bounds, since Tianshou's policies scale theirs to them.
     """
 
     def __init__(self, env: VectorEnv):
@@ -160,7 +160,8 @@ class TianshouVectorEnv(BaseVectorEnv):
 
 
 def _rows(obs: Any, ids: np.ndarray) -> np.ndarray:
-    """Return the observations of these worlds, (R, D); by name, an array of R dicts as Tianshou's own has them."""
+    """Return the observations of these worlds, (R, D); if they have names, an array of R dicts, as in Tianshou's own.
+    """
     if not isinstance(obs, dict):
         rows: np.ndarray = obs.cpu().numpy()[ids]
         return rows

@@ -69,16 +69,16 @@ def add_policy(p: argparse.ArgumentParser) -> None:
     """Add the arguments that name a policy and the task it is to act in, which `acting` takes."""
     p.add_argument("what", help=WHAT)
     p.add_argument(
-        "--task", metavar="ID", help="the task to act in, instead of the one that the file names; with its module, "
-        "as in my_tasks:TorchMine-v0, where it is your own: no file says what is imported"
+        "--task", metavar="ID", help="the task to act in, instead of the one that the file names; a task of your "
+        "own with its module, as in my_tasks:TorchMine-v0, since files never cause an import"
     )  # fmt: skip
 
 
 def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
     """Return the policy that a folder, a file or a task's id names, and the id of the task it is to act in.
 
-    That is `task` where it is given, else the task that the policy names. Nothing is imported because a file says so.
-    Raises SystemExit with one line where there is no such policy or task.
+    That is `task` if it is given, else the task that the policy names. A file never causes an import. Raises SystemExit
+    with one line where there is no such policy or task.
     """
     try:
         policy = _policy(what)
@@ -109,7 +109,7 @@ def _policy(what: str) -> Policy:
 
 
 def _task_of(policy: Policy) -> str:
-    """Return the task that a policy names. Raises SystemExit where that would take importing the user's module."""
+    """Return the task that a policy names. Raises SystemExit if that would take importing the user's module."""
     named = policy.env_id
     if ":" in named:
         raise SystemExit(

@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.", False)
     add_policy(p)
     p.add_argument("--out", type=Path, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
-    p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture")
-    p.add_argument("--seconds", type=positive, default=10.0, help="simulated time of a film, or before a picture")
+    p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture; default 1")
+    p.add_argument("--seconds", type=positive, default=10.0, help="simulated seconds; default 10")
     p.add_argument("--size", type=count, help="the width of each world, in pixels")
-    p.add_argument("--seed", type=seed, default=0)
+    p.add_argument("--seed", type=seed, default=0, help="of the worlds' random numbers; default 0")
     args, found = acting(p, arguments)
     if args.out and args.out.suffix not in FORMATS:
         raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Say whether windows can be opened, as far as is known without trying."""
+    """Return whether windows can be opened, as far as is known without trying."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -143,7 +143,7 @@ def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterat
 
 
 def writer(out: Path, seconds: float) -> Any:
-    """Return a writer of a film whose frames are `seconds` apart. Raises SystemExit where an .mp4 cannot be written."""
+    """Return a writer of a film whose frames are `seconds` apart. Raises SystemExit if an .mp4 cannot be written."""
     import imageio.v2 as imageio
 
     if out.suffix == ".gif":

@@ -13,8 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs score`: print the mean return of a trained policy, here and in the original."""
     p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in the original.", False)
     add_policy(p)
-    p.add_argument("--episodes", type=count, default=100)
-    p.add_argument("--seed", type=seed, default=1)
+    p.add_argument("--episodes", type=count, default=100, help="episodes of each score; default 100")
+    p.add_argument("--seed", type=seed, default=1, help="of the worlds' random numbers; default 1")
     p.add_argument(
         "--device", type=device, default="cpu", help="for the Torch task and the policy; the original runs on the CPU"
     )

@@ -1,6 +1,7 @@
-"""Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
+"""Loops over the few of many alike things that some world needs: `when_any` and `compute_any` for many, whose code
+exists once.
 
-`active_set` says which are needed: a list of (number, mask), or a node of type "t".
+`active_set` returns which are needed: a list of (number, mask), or a node of type "t".
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def for_all(which: Any) -> Any:
 
 @dataclass(frozen=True)
 class Packed:
-    """Several active sets in one, `which`, in an order: its numbers are slots, counted from 0 without gaps."""
+    """Several active sets merged in one order, as `which`: its numbers are slots, counted from 0 without gaps."""
 
     which: Any
     places: Sequence[int] = ()  # of the slots, where nothing is traced
@@ -83,10 +84,10 @@ def put_each(
     elsewhere: float | None = None,
     within: Sequence[Array] = (),
 ) -> None:
-    """Put rows into an array: for each i of `which`, `compute(i)` gives the number of a row, and what is in it.
+    """Put rows into an array: for each i of `which`, `compute(i)` returns the number of a row and its contents.
 
-    elsewhere: what the row has in other worlds, which is unspecified otherwise. within: the arrays that loops within
-    change; what these put is for the worlds of the mask alone, and unspecified in others.
+    elsewhere: the row's contents in other worlds; by default unspecified. within: the arrays that loops within change;
+    what these put is for the worlds of the mask only, and unspecified in others.
     """
     if type(which) is not Expr:
         for i, mask in which:
@@ -105,7 +106,7 @@ def put_each(
 def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]) -> None:
     """Run `body(i)` for each i of `which`, whose inner loops change arrays.
 
-    These loops put in all worlds: what a body adds where a world is not of the i-th mask has to be 0.
+    These loops put in all worlds: what a body adds in worlds outside of the i-th mask has to be 0.
     """
 
     def turn(i: Any, nothing: Carry) -> Carry:
@@ -116,7 +117,7 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:
-    """An array with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
+    """An array with `compute(i)` in its row i, for the i of `which`; other rows, and other worlds, are unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
@@ -183,9 +184,9 @@ Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # of a numb
 
 
 def add_each(which: Any, body: Additions, totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
-    """Add up sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
+    """Add to totals at many indices: for each list of totals, `body(i)` returns what to add where, as (index, value).
 
-    The indices that a body gives at once differ, but for those of totals that nobody reads.
+    The indices that a body gives at once differ, except those of totals that nobody reads.
     """
     return add_all([(which, body)], totals)
 

@@ -1,18 +1,21 @@
-"""Derivatives of a graph being recorded, in reverse mode: from those by its results to those by what it is made of.
+"""Derivatives of a graph being recorded, in reverse mode: from the adjoints of its results to those of its inputs.
 
-A node's adjoint is the derivative of a number by the node. It is recorded after all that the node goes into. The rules
-are those of `derivatives`: an operation's derivative is a number, by which a tangent is multiplied on the way forward
-and an adjoint on the way back. To a block belongs another one under the same mask, which gives 0 to other worlds; what
-it needs of the first, the first carries out. To a loop over what is needed belongs another one, which computes again
-what it needs. A solution of an equation hands on minus its adjoint, solved with the equation's matrix, to the residual.
-A value that follows from what a search picked hands on its own to the formula (see `implicit`).
+A node's adjoint is the derivative of a number by the node. It is recorded after the adjoints of all nodes that use the
+node. The rules are those of `derivatives`: an operation's derivative is a number, by which a tangent is multiplied in
+forward mode and an adjoint in reverse mode.
+
+- A block's adjoints are in another block under the same mask, which gives 0 to other worlds. What it needs of the first
+  block, the first carries out.
+- The adjoints of a loop over an active set are in another such loop, which computes again what it needs.
+- The adjoint of a solution of an equation, negated and solved with the equation's matrix, is that of the residual.
+- The adjoint of a value that follows from what a search picked is that of its formula (see `implicit`).
 
 What has no rule is refused: no derivative is silently 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +31,7 @@ Bars = dict[Expr, Scalar]
 
 @dataclass(eq=False)
 class Solved:
-    """Values that solve an equation: its residual was recorded before them, and is made of others of the same number.
+    """Values that solve an equation. The residual was recorded before them, from other nodes for the same numbers.
 
     `solve` solves with the equation's matrix, which is symmetric.
     """
@@ -41,8 +44,8 @@ class Solved:
 class Adjoints:
     """The adjoints of the nodes recorded so far, by those of some of them.
 
-    inputs: the nodes by which derivatives are wanted, which hand on nothing themselves. They and all roots are of the
-    present region, and no other node outside of it depends on an input.
+    inputs: the nodes by which derivatives are wanted; adjoints are not passed on beyond them. They and all roots are in
+    the present region, and no node outside of it depends on an input.
     """
 
     def __init__(self, inputs: Iterable[Expr], solutions: Sequence[Solved]):
@@ -248,40 +251,15 @@ class Adjoints:
         carried = [(arg, bars.pop(arg.result)) for arg in loop.iter_args if arg.result in bars]
         if not wanted and not carried:
             return
-        for arg, bar in carried:  # to which an iteration adds, and what was there before goes on as it is
+        for arg, bar in carried:  # iterations only add to these, so what was there before has the same adjoint
             self._add(bars, arg.before, bar)
         trace, outer = current(), self._again
         region = Region(trace.region, trace.region.mask)
-        inner: Bars = {}
         with trace.inside(region):
             counter = fresh("counter")
             self._again = outer | {loop.counter: counter}
-            for x in self._nodes[loop.body]:
-                self._compute_again(x)
-            for arg, bar in carried:
-                part, sign = _added_to(arg.after, arg.variable)
-                self._add(inner, part, sign * bar)
-            for put in loop.puts:
-                if put.array in wanted:
-                    part, sign = _added(put)
-                    self._add(inner, part, sign * wanted[put.array].get(self._value(put.row), put.column))
-            reads: list[tuple[Expr, Scalar]] = []
-            for x in reversed(self._nodes[loop.body]):
-                if x in inner:
-                    bar = inner.pop(x)
-                    if x.op == "get":
-                        reads.append((x, bar))
-                    else:
-                        self._of_node(x, bar, inner)
-            puts: list[Put] = []
-            for k, (x, bar) in enumerate(reads):
-                if self._is_active(x.args[0]):
-                    if any(_may_be_one(x, y) for y, _ in reads[:k]):
-                        why = "a loop that reads a row of an array in two ways has no derivative in reverse mode yet"
-                        raise NotDifferentiable(why)
-                    held, row = self._bar(x.args[0]).held, self._value(x.args[1])
-                    old = node("get", held, row, attr=x.attr)
-                    puts.append(Put(held, row, x.attr, old + bar, old))
+            inner, reads = self._of_body(loop, carried, wanted)
+            puts = self._puts(reads)
             iter_args = []
             for bar in inner.values():
                 variable = fresh("phi", type_="f")
@@ -295,9 +273,50 @@ class Adjoints:
         for array in dict.fromkeys(x.args[0] for x, _ in reads if self._is_active(x.args[0])):
             bar_of = self._bar(array)
             bar_of.held = fresh("filled", bar_of.held, op, attr=array.attr)
-        for before, bar_of in wanted.items():  # what was added to goes on as it is
+        for before, bar_of in wanted.items():  # so has an array that iterations only add to
             if before.args and self._is_active(before):
                 self._arrays[before] = bar_of
+
+    def _of_body(
+        self, loop: ForEach, carried: Sequence[tuple[IterArg, Scalar]], wanted: Mapping[Expr, _ArrayBar]
+    ) -> tuple[Bars, list[tuple[Expr, Scalar]]]:
+        """Compute a loop's body again, in the present region, and go back through it.
+
+        carried: iteration arguments with the adjoints of their results. wanted: the adjoints of the arrays that the
+        loop has filled. Return the adjoints of nodes outside of the body, and those of its reads of arrays.
+        """
+        inner: Bars = {}
+        for x in self._nodes[loop.body]:
+            self._compute_again(x)
+        for arg, bar in carried:
+            part, sign = _added_to(arg.after, arg.variable)
+            self._add(inner, part, sign * bar)
+        for put in loop.puts:
+            if put.array in wanted:
+                part, sign = _added(put)
+                self._add(inner, part, sign * wanted[put.array].get(self._value(put.row), put.column))
+        reads: list[tuple[Expr, Scalar]] = []
+        for x in reversed(self._nodes[loop.body]):
+            if x in inner:
+                bar = inner.pop(x)
+                if x.op == "get":
+                    reads.append((x, bar))
+                else:
+                    self._of_node(x, bar, inner)
+        return inner, reads
+
+    def _puts(self, reads: Sequence[tuple[Expr, Scalar]]) -> list[Put]:
+        """Add the adjoints of a body's reads to those of their arrays. Raises NotDifferentiable for rows read twice."""
+        puts: list[Put] = []
+        for k, (x, bar) in enumerate(reads):
+            if self._is_active(x.args[0]):
+                if any(_may_be_one(x, y) for y, _ in reads[:k]):
+                    why = "a loop that reads a row of an array in two ways has no derivative in reverse mode yet"
+                    raise NotDifferentiable(why)
+                held, row = self._bar(x.args[0]).held, self._value(x.args[1])
+                old = node("get", held, row, attr=x.attr)
+                puts.append(Put(held, row, x.attr, old + bar, old))
+        return puts
 
     def _compute_again(self, x: Expr) -> None:
         if x.op in ("counter", "phi", "result", "filled", "array") or isinstance(x.attr, RegionOp):
@@ -305,7 +324,7 @@ class Adjoints:
         try:
             args = [self._value(a) for a in x.args]
         except NotDifferentiable:
-            return  # as who needs it will say
+            return  # an error is raised where it is needed
         self._again[x] = node(x.op, *args, attr=x.attr, type_=x.type)
 
 

@@ -1,10 +1,10 @@
 """Numbers read at a place known only when a kernel runs: a `Table` of constants, an `Array` of each world's own.
 
-Both are indexed as NumPy's arrays are: `x[row]`, `x[row, column]`, `x[row, first:end]`. An entry is a scalar, several
+Both are indexed like NumPy's arrays: `x[row]`, `x[row, column]`, `x[row, first:end]`. One entry is a scalar, several
 are a list. Columns are plain integers. The row is either
 
-- shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must be there;
-- of each world's own: a whole number as a scalar. Of one that is not there, the nearest row is read.
+- shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must exist;
+- of each world's own: a whole number as a scalar. If it does not exist, the nearest row is read.
 
 All of it means the same for floats, torch tensors and traced values.
 """
@@ -23,11 +23,11 @@ from .scalar import Mask, Scalar, logical_and, maximum, minimum
 
 
 class Table:
-    """Constants that are the same in all worlds: a kernel holds them once, whoever reads them.
+    """Constants that are the same in all worlds: a kernel holds them once, however often they are read.
 
-    `rows` are numbers, or lists of numbers of one length. `columns` is that length, to be said where there may be no
-    rows: a table without rows has one of zeros. A table of ints gives indices: it is read at a shared row, and what it
-    gives is a shared row again.
+    `rows` are numbers, or lists of numbers of one length. `columns` is that length; give it if there may be no rows: a
+    table without rows has one row of zeros. A table of ints holds indices: it is read at a shared row, and its entries
+    are shared rows again.
     """
 
     def __init__(self, rows: Sequence[Any], columns: int | None = None):
@@ -81,7 +81,7 @@ class Table:
 class BufferTable:
     """The numbers of a buffer that is a table: a `Table` whose `rows` numbers come with the launch, not with the code.
 
-    So a kernel does not grow with its textures and meshes. It is read as a `Table` is, at a world's own row.
+    So a kernel does not grow with its textures and meshes. It is read like a `Table`, at a world's own row.
     """
 
     def __init__(self, buffer: int, rows: int, type_: str = "f"):
@@ -114,11 +114,11 @@ class Array:
     """Numbers of each world's own, in rows, which loops may change.
 
     `first` is what the first rows hold: numbers, or lists of numbers of one length. There are as many rows as these, or
-    `rows` of them; where `first` is empty, each is of `columns` numbers, or a number. What is not given is unspecified
-    until it is put.
+    `rows` of them; if `first` is empty, each has `columns` numbers, or is a number. Entries that are not given are
+    unspecified until they are put.
 
-    What a loop puts is there from its next iteration on: an iteration reads what was there when it began. The loop has
-    to be told which arrays it changes: see `count_while`.
+    What a loop puts is visible from its next iteration on: an iteration reads the values from when it began. The loop
+    must be told which arrays it changes: see `count_while`.
     """
 
     def __init__(self, first: Sequence[Any] = (), rows: int | None = None, columns: int | None = None):
@@ -142,10 +142,10 @@ class Array:
     __iter__ = None  # as of a `Table`
 
     def put(self, row: Any, values: Any, where: Mask | None = True) -> None:
-        """Have the row hold these values, or its first columns if they are fewer, at the end of the iteration.
+        """Make the row hold these values, or its first columns if they are fewer, at the end of the iteration.
 
-        That is so in the worlds of the mask; None: also in those that the loop does not concern, where nobody reads
-        the row. Raises ValueError outside of a loop that was told of the array: it would be forgotten.
+        This applies to the worlds of the mask. None: also to those that the loop does not concern, if they do not read
+        the row. Raises ValueError outside of a loop that was told of the array, as the values would be lost.
         """
         if not self._loops:
             raise ValueError("a row is put into an array that no loop around was told of: see `count_while`")
@@ -168,7 +168,7 @@ class Array:
         self.rows, self.columns, self.held.attr = rows, columns, Shape(rows, columns)
 
     def set_row(self, row: int, values: Sequence[Scalar]) -> None:
-        """Have the row hold these values from now on, on floats or tensors."""
+        """Make the row hold these values from now on, on floats or tensors."""
         self.columns = len(values)
         self.held += [[0.0] * len(values)] * (row + 1 - len(self.held))
         self.held[row], self.rows = list(values), len(self.held)

@@ -19,10 +19,10 @@ from .progress import progress
 
 @dataclass(frozen=True)
 class Recipe:
-    """A program that is recorded only where its code is not at hand yet.
+    """A program that is recorded only if its code is not in use or on disk yet.
 
-    `origin` says all that the program follows from (see `source.origin`); None: that cannot be known, so it has to be
-    recorded to tell.
+    `origin` names everything that the program follows from (see `source.origin`). None: that cannot be known, so the
+    program is always recorded, and found by its IR.
     """
 
     name: str

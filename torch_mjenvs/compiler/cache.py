@@ -1,8 +1,8 @@
 """Object code kept on disk between processes.
 
-Code that is loaded runs as the user. So a file counts only if nobody else can have written it, and only for the key
-that it was kept under: its header has the digest of the whole key, and of what follows. A small file may stand for code
-under another key, whose digest is all that it holds.
+Loaded code runs with the user's rights. So a file is used only if no other user can have written it, and only for the
+key that it was kept under: its header has the digest of the whole key, and of what follows. A small file may stand for
+code under another key, whose digest is all that it holds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def keep(name: str, key: str, code: bytes) -> None:
 
 
 def led_to(name: str, key: str) -> bytes | None:
-    """The code to which this key was said to lead; None if it leads nowhere, or the code is gone."""
+    """The code that this key leads to; None if it leads nowhere, or the code is gone."""
     digest = _kept(f"{name}-origin", _digest(key))
     return None if digest is None else _kept(name, digest)
 
@@ -107,7 +107,7 @@ def directory() -> Path | None:
 
 
 def _trusted_directory(make: bool = False) -> Path | None:
-    """The folder, if it is there and nobody but the user can write into it."""
+    """The folder, if it exists and only the user can write into it."""
     path = directory()
     if path is None:
         return None
@@ -143,7 +143,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _is_private(path: Path, found: os.stat_result) -> bool:
-    """True if the user alone owns and can write it; if not, it is said once."""
+    """True if the user owns it and nobody else can write it; if not, a message says so once."""
     if not CHECKED:
         return True
     if found.st_uid != os.geteuid():

@@ -1,4 +1,5 @@
-"""What all control flow is made of: carries as flat lists of leaves, regions that change them, loops over arrays.
+"""The parts that all control flow is made of: carries as flat lists of leaves, regions that change them, loops over
+arrays.
 
 A carry is any nesting of lists, tuples, dicts and dataclasses of scalars.
 """
@@ -31,7 +32,7 @@ def one_iteration(arrays: Sequence[Array], active: Mask = True) -> Iterator[None
 
 
 def entered(arrays: Sequence[Array]) -> list[Expr]:
-    """Have arrays be as an iteration of a traced loop finds them; return what they are outside, for `left_by`."""
+    """Set arrays to what an iteration of a traced loop finds; return what they are outside, for `left_by`."""
     outside = [array.held for array in arrays]
     for array in arrays:
         array.enter()
@@ -39,7 +40,7 @@ def entered(arrays: Sequence[Array]) -> list[Expr]:
 
 
 def left_by(region_op: Expr, arrays: Sequence[Array], outside: Sequence[Expr]) -> None:
-    """Have arrays be as a loop leaves them."""
+    """Set arrays to what a loop leaves."""
     for array, held in zip(arrays, outside, strict=True):
         array.leave(held, region_op)
 

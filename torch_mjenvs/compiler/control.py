@@ -1,4 +1,4 @@
-"""Control flow in few functions, each with one meaning for floats, torch tensors and traced values.
+"""Control flow in a few functions, each with the same meaning for floats, torch tensors and traced values.
 
 A carry is any nesting of lists, tuples, dicts and dataclasses of scalars. Worlds that a region op does not concern keep
 their carry bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
@@ -35,7 +35,7 @@ from .scalar import logical_and, select
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """Compute `body(carry)` for the worlds of the mask, and nothing where no world of the vector is in it."""
+    """Return `body(carry)` in the worlds of the mask, `carry` in others; skipped if no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
@@ -57,10 +57,9 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
 
 
 def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
-    """Compute `compute()`, unless no world of the vector is in the mask.
+    """Return `compute()`, or skip it if no world of the vector is in the mask.
 
-    What it gives is to be used under the same mask only: for other worlds it is unspecified, and None altogether
-    where nothing was computed.
+    Use the result under the same mask only: for other worlds it is unspecified, and it is None if nothing was computed.
     """
     if isinstance(mask, bool):
         return compute() if mask else None
@@ -83,7 +82,7 @@ def _when(mask: Expr, region_op: When) -> Expr:
 
 
 def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int) -> Carry:
-    """Repeat `body` for the worlds where `cond` holds, while there are any, `max_iterations` times at the most.
+    """Repeat `body` for the worlds in which `cond` holds, while there are any, at most `max_iterations` times.
 
     A world whose `cond` was once false is done.
     """
@@ -97,7 +96,8 @@ def count_while(
     max_iterations: int,
     arrays: Sequence[Array] = (),
 ) -> Carry:
-    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all that the body puts into."""
+    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all arrays that the body puts into.
+    """
     if is_tracing():
         return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True
@@ -114,7 +114,7 @@ def count_while(
 def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array] = ()) -> Carry:
     """Run `for i in range(n): carry = body(i, carry)` as a loop whose code is made once.
 
-    n is the same in all worlds: an int, or an entry of a table of ints. `arrays`: all that the body puts into.
+    n is the same in all worlds: an int, or an entry of a table of ints. `arrays`: all arrays that the body puts into.
     """
     if is_tracing() and (type(n) is Expr or (n > 1 and not current().unrolled) or (n and arrays)):
         return _repeat(n, body, carry, arrays)
@@ -126,7 +126,7 @@ def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Se
 
 @contextlib.contextmanager
 def unrolled() -> Iterator[None]:
-    """Write out what `repeat` loops over while the block runs, but for loops that put into arrays."""
+    """Write out the iterations of `repeat` while the block runs, except for loops that put into arrays."""
     before, current().unrolled = current().unrolled, True
     try:
         yield
@@ -138,18 +138,18 @@ _unroll_limit = ContextVar("unroll_limit", default=math.inf)
 
 
 def unroll_limit() -> float:
-    """How many copies of similar work, of which most worlds need some, are to be written out: more are to be loops.
+    """How many copies of similar work, some of which most worlds need, are written out; more are in a loop.
 
-    It is a matter of what a kernel runs on. Lanes of a vector go together through each copy that one of them needs, in
-    a loop, too; and written out, a copy is the simpler for its own constants: no limit. Worlds that are threads go
-    apart: each is in an iteration of its own, of code that is read once for all.
+    This depends on what a kernel runs on. The lanes of a vector go together through each copy that one of them needs,
+    also in a loop; and a copy that is written out is simpler, because of its constants. So for vectors there is no
+    limit. Worlds that are threads can each be in an iteration of their own, of code that is fetched once for all.
     """
     return _unroll_limit.get()
 
 
 @contextlib.contextmanager
 def unrolling(limit: float) -> Iterator[None]:
-    """Set `unroll_limit` while the block runs. Kernels that are built for the CPU there are of such programs, too."""
+    """Set `unroll_limit` while the block runs, also for kernels that are built for the CPU there."""
     before = _unroll_limit.set(limit)
     try:
         yield

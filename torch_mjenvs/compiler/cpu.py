@@ -47,7 +47,7 @@ class Target:
 
 @functools.cache
 def host() -> Target:
-    """Describe this machine as a target. Raises OSError where it is neither x86-64 nor 64-bit ARM."""
+    """Describe this machine as a target. Raises OSError if it is neither x86-64 nor 64-bit ARM."""
     triple = llvm.get_process_triple()
     if not triple.startswith(("x86_64", "aarch64", "arm64")):
         raise OSError(f"kernels are made for x86-64 and 64-bit ARM; this process runs on {triple}")
@@ -122,13 +122,13 @@ class _Run:
         self._job_address = ctypes.addressof(self._job)
 
     def take(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
-        """Take other tensors, of so many worlds."""
+        """Take other tensors, of this many worlds."""
         self._pointers[:] = [x.data_ptr() for x in tensors]
         self._job.worlds, self._job.tiles = worlds, worlds // self._kernel.lanes
         self._tiles = self._job.tiles
 
     def __call__(self, times: int) -> None:
-        """Run it so many times in a row, on as many threads as torch uses."""
+        """Run it this many times in a row, on as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         helpers = team() if threads > 1 else None
         job, stack_bytes = self._job, self._kernel.stack_bytes
@@ -173,7 +173,7 @@ class _Run:
                 for _ in range(helpers):
                     _helpers().put(help_out)
                 mine.thread_index = 0
-                self._kernel.call(ctypes.addressof(mine))  # until no tile is left that nobody has begun
+                self._kernel.call(ctypes.addressof(mine))  # until no tile is left to begin
                 done.append(True)
                 while len(ended) < len(begun):
                     with suppress(Empty):
@@ -192,7 +192,7 @@ class Parts:
     """
 
     def __init__(self, runs: Sequence[Callable[[int], None]], parts: int):
-        """Cut the runs of `Kernel.launcher` into so many parts. Raises ValueError where these are no whole tiles."""
+        """Cut the runs of `Kernel.launcher` into this many parts. Raises ValueError if these are no whole tiles."""
         self._runs = [run for run in runs if isinstance(run, _Run)]  # what jobs point to is theirs
         first = self._runs[0]
         self._kernel = kernel = first._kernel
@@ -219,7 +219,7 @@ class Parts:
 
     @contextmanager
     def ready(self, threads: int) -> Iterator[None]:
-        """Have all parts of all runs ready to be called once each, by so many threads, of torch's team if several."""
+        """Have all parts of all runs ready to be called once each, by this many threads, of torch's team if several."""
         helpers = team() if threads > 1 else None
         self._counters.copy_(self._begin)
         self._set("thread_index", 0)
@@ -243,23 +243,23 @@ class _Job(ctypes.Structure):
 class Team(NamedTuple):
     """Functions of an OpenMP runtime, by which threads work together."""
 
-    start: Callable[[int, int, int, int], None]  # a function with its argument on so many threads
+    start: Callable[[int, int, int, int], None]  # a function with its argument on this many threads
     number: int  # the address of what tells a thread which of them it is
     size: int  # the address of what tells how many of them there are
     barrier: int  # the address of what returns when all of them have called it
 
     def run(self, function: int, argument: int, threads: int) -> None:
-        """Call a function, given by its address, on so many threads."""
+        """Call a function, given by its address, on this many threads."""
         waiting.waiting.look(self.start, self.number, threads)
         self.start(function, argument, threads, 0)
 
 
 @functools.cache
 def team() -> Team | None:
-    """The OpenMP threads that torch uses; None where its OpenMP does not have GNU's entry.
+    """The OpenMP threads that torch uses; None if its OpenMP does not have GNU's entry.
 
     They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
-    wait for more work by spinning. None where torch's OpenMP does not have GNU's entry.
+    wait for more work by spinning. None if torch's OpenMP does not have GNU's entry.
     """
     try:
         here = ctypes.CDLL(None)

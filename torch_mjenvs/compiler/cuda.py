@@ -46,7 +46,7 @@ def translate(ir: str) -> bytes:
 
 
 class Code:
-    """PTX loaded on one GPU: `function` is its kernel, of which a thread takes `registers` and `local_bytes`."""
+    """PTX loaded on one GPU: `function` is its kernel; each thread takes `registers` and `local_bytes`."""
 
     def __init__(self, name: str, ptx: bytes, device: torch.device):
         self.name, self.device = name, device
@@ -79,12 +79,12 @@ class Code:
         return _attribute(self._gpu, name)
 
     def allow_shared(self, size: int) -> None:
-        """Let blocks have so many bytes of shared memory: more than 48 kB have to be asked for."""
+        """Let blocks have this many bytes of shared memory: more than 48 kB have to be asked for."""
         most = _driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _check(_driver().cuFuncSetAttribute(self.function, most, size))
 
     def queue(self, blocks: int, threads: int, arguments: Arguments, shared: int = 0) -> None:
-        """Queue the kernel on torch's current stream, in blocks with so many threads and bytes of shared memory."""
+        """Queue the kernel on torch's current stream, in blocks with this many threads and bytes of shared memory."""
         cuda, stream = _driver(), torch.cuda.current_stream().cuda_stream
         _check(cuda.cuCtxSetCurrent(self.context))
         launched = cuda.cuLaunchKernel(

@@ -63,7 +63,7 @@ def _sqrt(e: Any, x: Any, t: Tangent) -> Tangent:
 
 
 def _abs(e: Expr, x: Any, t: Tangent) -> Tangent:
-    """At 0 it is the mean of both sides, as centred differences have it: at rest all speeds are 0."""
+    """At 0 it is the mean of both sides, as from centred differences: at rest all speeds are 0."""
     return _scaled(t, select(x < 0.0, -1.0, select(x > 0.0, 1.0, 0.0))) if t else NONE
 
 

@@ -223,7 +223,7 @@ class Tangents:
     def _room(
         self, e: Expr, first: Sequence[Tangent], columns: Iterable[Hashable], used: Sequence[int]
     ) -> dict[Hashable, Places]:
-        """Make arrays for the tangents of what is put into the array e, of which these are the first."""
+        """Make arrays for the tangents of what is put into the array e; these are the first."""
         found = {}
         with current().inside(e.region):
             for column in columns:
@@ -468,7 +468,7 @@ def _filled(places: Places, region_op: Expr) -> Places:
 
 
 def _carried(region_op: Expr, carry: IterArg) -> Expr:
-    """Have a block or loop carry one value more, and return what the code after it sees of that."""
+    """Make a block or loop carry one more value, and return what the code after it sees of that."""
     carry.region_op = region_op
     with current().inside(region_op.region):
         carry.result = fresh("result", region_op, attr=carry, type_="f")

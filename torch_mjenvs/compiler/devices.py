@@ -13,7 +13,7 @@ OLDEST = (7, 5)  # the compute capability that PTX is made for
 def choose_device(device: torch.device | str | None) -> torch.device:
     """The device with its index, if kernels can run on it; None: the current GPU, or the CPU where none can be used.
 
-    Raises ValueError for a device that is not there or not supported.
+    Raises ValueError for a device that does not exist or is not supported.
     """
     if device is None:  # torch calls AMD's GPUs cuda, too
         usable = torch.cuda.is_available() and torch.version.cuda and torch.cuda.get_device_capability() >= OLDEST

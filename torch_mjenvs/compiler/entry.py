@@ -1,4 +1,4 @@
-"""The entry of every thread: IR of `@kernel(ptr job)`, which has tiles of worlds done until none are left.
+"""The entry point of every thread: IR of `@kernel(ptr job)`, which runs tiles of worlds until none are left.
 
 The job is numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
 that a thread that the machine holds up does not hold up the others.
@@ -17,7 +17,7 @@ import re
 
 FIELDS = (
     "buffers",  # a pointer to the pointers to the program's buffers
-    "counter",  # a pointer to the number of the first tile that nobody has taken
+    "counter",  # a pointer to the number of the first tile that no thread has taken
     "tiles",
     "chunk",
     "worlds",  # that are allocated

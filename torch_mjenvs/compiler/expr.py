@@ -5,7 +5,7 @@ plain Python numbers, so that they fold away as soon as they meet: a structural 
 `0.0 * x` is `0.0` again. (This drops the NaN of `0 * inf`: a world that is not finite is ended by the caller.)
 
 A `Region` is a straight piece of code: the kernel itself, the body of a loop, or a block that may be skipped. Equal
-expressions are one node, if one of them stands in the same region or in one around it.
+expressions are one node if one of them is in the same region or in one around it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PYTHON_TYPE = {float: "f", int: "i", bool: "b"}
 
 @final
 class Expr:
-    """One node, of the table `OPS`. `args` are `Expr`s and Python numbers; `attr` is what it needs besides."""
+    """One node; the table `OPS` has the operations. `args` are `Expr`s and Python numbers; `attr` is anything else that
+    it needs.
+    """
 
     __slots__ = ("args", "attr", "op", "region", "type")
 
@@ -171,7 +173,7 @@ class Expr:
         return inner
 
     def __eq__(self, other: object) -> bool:
-        """Identity, which tables of nodes go by; as a question about values it would nearly always be False."""
+        """Identity, by which tables find nodes; as a question about values it would nearly always be False."""
         if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
             raise TypeError(
                 "a traced value cannot be compared by == or !=: ask for a range, as absolute(x - 3.0) < 1e-6"
@@ -200,15 +202,15 @@ class Expr:
 
 
 def _check_masks(*xs: Any) -> None:
-    """Refuse `&`, `|`, `^` and `~` of what is no mask."""
+    """Refuse `&`, `|`, `^` and `~` of anything but masks."""
     if not all(type(x) is bool or (type(x) is Expr and x.type == "b") for x in xs):
         raise TypeError("&, |, ^ and ~ are of masks: put comparisons in brackets, (x > 0) & (y < 1)")
 
 
 def remainder(x: Any, y: Any) -> Expr:
-    """Return what is left of |x| when |y| is taken off as often as it goes: C's fmod without its sign. One is traced.
+    """Return the remainder of |x| / |y|, C's fmod without its sign. At least one of them is traced.
 
-    It is exact while |x / y| is below 2**46 (float32) or 2**104 (float64); NaN beyond, and where C's is NaN.
+    It is exact while |x / y| is below 2**46 (float32) or 2**104 (float64). It is NaN beyond, and where C's is NaN.
     """
     a, b = abs(x), abs(y)
     quotient = node("div", a, b)
@@ -248,7 +250,7 @@ class Region:
 class Trace:
     """A kernel being recorded: the region under construction and the precision of its floats.
 
-    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept.
+    derivatives: "forward" or "reverse" if derivatives will be asked for in that mode, so that what they need is kept.
     """
 
     def __init__(self, dtype: str, derivatives: str = ""):
@@ -308,7 +310,7 @@ _OF_NUMBERS = frozenset(name for name, op in OPS.items() if set(op.takes) == {"f
 
 
 def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
-    """The node `op(*args)`: the one recorded before, where there is one, or a new one in the current region."""
+    """The node `op(*args)`: the one recorded before, if there is one, or a new one in the current region."""
     region: Region = _local.trace.region
     key = (op, attr, *args)
     r: Region | None = region
@@ -342,7 +344,7 @@ def _check_number(x: Any) -> None:
 def once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """Return `make()`, or what was made before by the same key, in the current region or in one around it.
 
-    It is for what `node` does not find again, since it has loops of its own.
+    It is for values that `node` does not find again, since they have loops of their own.
     """
     if not is_tracing():
         return make()

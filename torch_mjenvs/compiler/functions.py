@@ -120,7 +120,7 @@ transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True
 
 
 class _Mapped(torch.autograd.Function):
-    """A function of rows, of which one that `vmap` maps is one more of them."""
+    """A function of rows; a dimension that `vmap` maps adds more of them."""
 
     @classmethod
     def vmap(
@@ -184,7 +184,7 @@ class _Plain(torch.autograd.Function):
 
 
 class _Once(_Mapped):
-    """Derivatives, of which torch is told that they have none themselves."""
+    """Derivatives that torch cannot differentiate again: it is told so."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

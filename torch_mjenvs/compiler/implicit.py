@@ -1,17 +1,17 @@
-"""Solutions of equations: whoever searches for one says which equation it solves, so that its derivative is known.
+"""Solutions of equations: code that searches for one declares which equation it solves, so that its derivative is
+known.
 
-A search has no derivative worth having: it ends where it ends, by however many iterations. By the implicit function
-theorem the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See
-`derivatives`.
+A search has no useful derivative: where it ends depends on the number of iterations. By the implicit function theorem
+the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See `derivatives`.
 
-Some searches pick parts, from which what they find follows in closed form: corners of two shapes, from which follows
-where these touch. Whoever picks says what follows, by `follows`, hands what was picked over by `for_derivatives`, and
-marks it as `held`: it is constant piece by piece. What loops and blocks compute has derivatives of its own, but
-adjoints do not go back through them: for these it is computed again in straight code, by `straightened` and
+Some searches pick parts from which their result follows in closed form: corners of two shapes, from which follows where
+these touch. Such code declares the formula by `follows`, passes the picked numbers on by `for_derivatives`, and marks
+them as `held`: they are piecewise constant. Values that loops and blocks compute have derivatives of their own, but
+adjoints cannot go back through such code. For adjoints they are computed again in straight code, by `straightened` and
 `for_adjoints`.
 
-All of it is functions, which are called where what they give is needed; else it costs a kernel nothing. So nobody has
-to ask whether there are derivatives.
+All of these take functions, which are called only where their results are needed; other kernels pay nothing. So code
+need not ask whether there will be derivatives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Equation = tuple[Sequence[Scalar], Callable[[Sequence[Scalar]], Sequence[Scalar]
 
 
 class Confined(NamedTuple):
-    """Values that change along few directions alone, as the four of a quaternion do along three.
+    """Values that can only change along few directions, as the four of a quaternion along three.
 
     directions: (n, k) for k values; orthogonal to each other.
     """
@@ -39,10 +39,10 @@ class Confined(NamedTuple):
 
 @dataclass(eq=False)
 class Solution:
-    """Values of a kernel that solve an equation, and what the equation is made of: few values from which all follows.
+    """Values of a kernel that solve an equation, and the few values that the equation is made of.
 
-    `equation` records it, where a derivative is asked for, and `confined` which of what is given changes along few
-    directions: the equation then has fewer derivatives.
+    `equation` records it where a derivative is asked for. `confined` says which of the given values change along few
+    directions only: the equation then has fewer derivatives.
     """
 
     values: list[Any]
@@ -52,7 +52,7 @@ class Solution:
 
 
 class Formula(Solution):
-    """Values that are those of a formula: the equation says that each is what it gives at its place."""
+    """Values that are the results of a formula: the equation says that each equals the formula's result."""
 
     def __init__(self, values: list[Any], given: list[Any], formula: Callable[[], Sequence[Scalar]], places: list[int]):
         super().__init__(values, given, self._equation)
@@ -86,25 +86,26 @@ Numbers = Callable[[], Sequence[Scalar]]
 
 
 def for_derivatives(picked: Numbers) -> list[Scalar]:
-    """Return the numbers that formulas of `follows` need, where there will be derivatives; else none."""
+    """Return the numbers that formulas of `follows` need if there will be derivatives, else none."""
     return list(picked()) if is_tracing() and current().derivatives else []
 
 
 def for_adjoints(picked: Numbers) -> list[Scalar]:
-    """Return the numbers that formulas of `straightened` need, where there will be adjoints; else none."""
+    """Return the numbers that formulas of `straightened` need if there will be adjoints, else none."""
     return list(picked()) if is_tracing() and current().derivatives == "reverse" else []
 
 
 def follows(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> list[Scalar]:
-    """Return these values, which a search found, as those of a formula of what is `given`, and of `held` numbers.
+    """Return these values, which a search found, as the results of a formula of `given` values and `held` numbers.
 
-    The formula is recorded where a derivative is asked for, in the present region. Else they are returned as they are.
+    The formula is recorded where a derivative is asked for, in the present region. Without derivatives the values are
+    returned as they are.
     """
     return _by_formula(values, given, formula) if is_tracing() and current().derivatives else list(values)
 
 
 def straightened(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> list[Scalar]:
-    """Return these values, which loops and blocks compute, as those of a formula for adjoints: see `follows`."""
+    """Return these values, which loops and blocks compute, as the results of a formula for adjoints: see `follows`."""
     in_reverse = is_tracing() and current().derivatives == "reverse"
     return _by_formula(values, given, formula) if in_reverse else list(values)
 
@@ -119,7 +120,7 @@ def _by_formula(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> l
 
 
 def held(x: Scalar) -> Scalar:
-    """Return a number for a formula that is taken as constant there, as the number of a corner is that was picked."""
+    """Return a number that a formula takes as constant, such as the number of a corner that was picked."""
     if type(x) is not Expr:
         return x
     out = fresh("add", x, 0.0)  # a node of its own: the same number may have derivatives elsewhere

@@ -1,4 +1,5 @@
-"""Kernels meet torch: tensors checked and bound, and the custom operators through which torch sees a launch.
+"""Kernels over torch tensors: checks and binds the tensors, and has the custom operators through which torch sees a
+launch.
 
 A launch is opaque to torch. In eager mode it is called directly. While torch compiles, it appears as
 `torch_mjenvs::launch`, which changes its tensors in place, so that a graph with it needs no break and a CUDA graph can
@@ -42,10 +43,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
+        """A function that runs the kernel this many times in a row over these tensors, whose addresses stay."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """Return such a function for other tensors, made of one that nobody uses any more, or None, where that pays."""
+        """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused
+        for it.
+        """
         return self.launcher(tensors, worlds)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
@@ -56,7 +59,7 @@ class Kernel(ABC):
         return Launch(self, [tensors[b.name] for b in self.buffers])
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
-        """Allocate a tensor of zeros for a buffer of so many worlds."""
+        """Allocate a tensor of zeros for a buffer of this many worlds."""
         across = padded(worlds)
         shape: tuple[int, ...] = (across, buffer.size) if buffer.rows else (buffer.size, buffer.period or across)
         shape = (across // buffer.share, buffer.size) if buffer.share > 1 else shape
@@ -137,7 +140,7 @@ _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary
 
 
 def _kernel(handle: int) -> Kernel:
-    """The kernel with this handle. Raises RuntimeError if nobody holds it any more."""
+    """The kernel with this handle. Raises RuntimeError if it has been freed."""
     kernel = _kernels.get(handle)
     if kernel is None:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Object code: how it is made so that it can be loaded wherever there is room, and the loading.
+"""Makes object code that can be loaded at any address, and loads it.
 
 LLVM's loader maps code and constants apart, in a large process gigabytes apart, so no code may reach another section,
 or a function of the C library, by a distance of 32 bits: hence the large code model. On what it cannot read, the loader
@@ -29,7 +29,7 @@ def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llv
 class Loaded:
     """Functions of object code, for as long as this lives.
 
-    Raises OSError where the code calls what this process does not have: LLVM would load it, and the call jump nowhere.
+    Raises OSError if the code calls what this process does not have: LLVM would load it, and the call jump nowhere.
     """
 
     def __init__(self, code: bytes, functions: Sequence[str], triple: str):

@@ -82,7 +82,7 @@ _Result = TypeVar("_Result")
 
 
 def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Have the trace note what function a result is, whose derivative is not to be that of the polynomials."""
+    """Let the trace record of which function a result is, whose derivative is not to be that of the polynomials."""
 
     @functools.wraps(function)
     def noting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:

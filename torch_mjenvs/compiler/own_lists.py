@@ -1,4 +1,4 @@
-"""Lists of each world's own: each world goes through what concerns it, whatever its neighbours are concerned with.
+"""Lists that differ from world to world: each world goes through its own entries, whatever its neighbours' lists have.
 
 Worlds share the loop, and each is at another entry in an iteration. So the longest list counts, where a loop over what
 any world needs has as many iterations as there are different entries in all lists. What an iteration looks up lies
@@ -28,7 +28,7 @@ class OwnList:
 
     @staticmethod
     def of(which: Any, n: int, row: Callable[[Any], list[Scalar]], columns: int) -> OwnList:
-        """List `row(i)`, of so many columns, for each number i of an active set of n at the most, in its worlds."""
+        """List `row(i)`, of this many columns, for each number i of an active set of n at the most, in its worlds."""
         rows = Array(rows=n + 1, columns=columns)
 
         def append(i: Any, count: Scalar) -> Scalar:
@@ -50,7 +50,7 @@ class OwnList:
 
 
 def merged(lists: Sequence[OwnList], columns: int) -> OwnList:
-    """Put lists together, in the order of the first numbers of their rows, of so many columns. No two are equal."""
+    """Put lists together, in the order of the first numbers of their rows, of this many columns. No two are equal."""
     most, starts = sum(x.most for x in lists), list[Scalar]()
     count: Scalar = 0.0
     keys, places, rows = Array(rows=most), Array(rows=most), Array(rows=most, columns=columns)

@@ -23,11 +23,11 @@ class Buffer:
     `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so
     that neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
 
-    Three kinds are read only, and hold what several worlds have in common. `share`: so many neighbouring worlds read
-    one row of a (worlds / share, size) tensor. `period`: world k reads column k % period of a (size, period) tensor.
-    Both numbers are multiples of `launch.PADDING`. `table`: all worlds read a (size,) tensor, each at places of its
-    own, as a `Table` is read; in a kernel's body it is a `BufferTable`. In a kernel of pictures a "world" is a pixel:
-    pixels share what their picture shows, pictures share the rays of their pixels, and all read the same textures.
+    Three kinds are read only, and hold what several worlds share. `share`: this many neighbouring worlds read one row
+    of a (worlds / share, size) tensor. `period`: world k reads column k % period of a (size, period) tensor. Both
+    numbers are multiples of `launch.PADDING`. `table`: all worlds read a (size,) tensor, each at its own indices, as a
+    `Table` is read; in a kernel's body it is a `BufferTable`. In a kernel of pictures a "world" is a pixel: pixels
+    share what their picture shows, pictures share the rays of their pixels, and all read the same textures.
     """
 
     name: str
@@ -62,7 +62,9 @@ class Program:
         return Counter(e.op for e in self.live if OPS[e.op].counts and e.type != "s")
 
     def release(self) -> None:
-        """Undo the graph, in which nodes and regions hold each other: else it would stay until a collection of all."""
+        """Take the graph apart. Its nodes and regions refer to each other, so it would otherwise stay until the next
+        full collection.
+        """
         regions = [self.trace.top]
         for region in regions:
             for e in region.nodes:
@@ -126,7 +128,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _find_live(program: Program) -> None:
-    """Mark what the stores need, and who uses it (None: a store, a region op or a loop's back edge)."""
+    """Mark the nodes that stores need, with their users (None: a store, a region op or a loop's back edge)."""
     live, uses = program.live, program.uses
     todo: list[Expr] = []
 

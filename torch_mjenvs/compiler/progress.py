@@ -1,4 +1,4 @@
-"""A line on stderr while something takes long: who waits for minutes sees what for.
+"""Prints a line to stderr while something takes long, so that users see what they wait for.
 
 On a terminal the line is updated in place, and goes when all is done; elsewhere, as in a log, there is a new one now
 and then, at ever longer intervals. Nothing is said of what is quick. TORCH_MJENVS_PROGRESS=0 silences it.

@@ -65,8 +65,8 @@ def _xor(a: Word, b: Word) -> Word:
 class Random:
     """Random numbers drawn one after the other from the blocks of counters (0, c1, c2, c3), (1, c1, c2, c3), ...
 
-    The place in the sequence is a matter of the trace: the body of a loop draws the same numbers in every iteration,
-    unless it draws from a `fork`. Where no word is traced, the numbers are Python floats: those that a float64
+    The position in the sequence is fixed when code is traced: the body of a loop draws the same numbers in every
+    iteration, unless it draws from a `fork`. If no word is traced, the numbers are Python floats: those that a float64
     kernel draws (normal ones to rounding).
     """
 
@@ -77,16 +77,16 @@ class Random:
         self._blocks = _FORK
         self._forks = 0
         self._drawn = 0
-        self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
+        self._pair: int | None = None  # where the words of a normal number begin whose twin has not been drawn yet
         self._plain = all(type(x) is int for x in (*self._key, *self._counter))
         self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
 
     def fork(self) -> Callable[[Any], Random]:
-        """Return a function that gives, for i = 0, 1, ..., 65535, random numbers of their own.
+        """Return a function that returns different random numbers for each i = 0, 1, ..., 65535.
 
-        So the iterations of a loop draw different numbers: `draws = rng.fork()` before the loop, and
-        `draws(i).uniform()` within it, where i is the loop's counter. A fork has 1,024 words, of which a number of
-        float32 takes one and a number of float64 two, and cannot be forked itself.
+        Use it to draw different numbers in the iterations of a loop: `draws = rng.fork()` before the loop, and
+        `draws(i).uniform()` in it, where i is the loop's counter. A fork has 1,024 words, of which a number of float32
+        takes one and a number of float64 two, and cannot be forked itself.
         """
         if self._blocks != _FORK or self._forks == _MOST_FORKS:
             raise ValueError(
@@ -114,10 +114,10 @@ class Random:
         return draws
 
     def draw_until(self, draw: Callable[[Random], Any], ok: Callable[[Any], Mask], attempts: int = 1000) -> Any:
-        """Return what `draw(rng)` gives: drawn again, from random numbers of its own, in worlds where it is not `ok`.
+        """Return `draw(rng)`, drawn again with new random numbers in worlds where it is not `ok`.
 
-        `draw` gives nested lists or dicts of numbers, and `ok` a mask for them. The last of the attempts is returned
-        whether or not it is ok. Each vector of worlds makes as many attempts as the world in it that needs most.
+        `draw` returns nested lists or dicts of numbers, and `ok` a mask for them. The last attempt is returned whether
+        or not it is ok. Each vector of worlds makes as many attempts as the world in it that needs most.
         """
         if not 1 <= attempts <= _FORK // _FORKED:
             raise ValueError(f"attempts must be from 1 to {_FORK // _FORKED}, not {attempts}")
@@ -163,7 +163,7 @@ class Random:
         return x if low == 0 else minimum(x, _below(high, single))
 
     def normal(self) -> Scalar:
-        """Draw a standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
+        """Draw a standard normal number, by the Box-Muller transform: up to 6.7 (float32) or 8.6 (float64) in size."""
         single = self._is_single()
         twin = self._pair is not None
         if self._pair is None:
@@ -196,9 +196,9 @@ class Random:
     def integers(self, low: int, high: int | None = None) -> Scalar:
         """Draw a whole number from low up to but not including high, or from 0 up to low: the same in both precisions.
 
-        It comes as a float. Each is as likely as any other to one in 2**32 / (high - low). Raises TypeError for bounds
-        that are not whole numbers known beforehand, ValueError where there is none between them, or for bounds beyond
-        2**24, up to which float32 has all.
+        The result is a float. All are equally likely, to one in 2**32 / (high - low). Raises TypeError for bounds that
+        are not constant whole numbers, ValueError if there is no number between them, or for bounds beyond 2**24, up to
+        which float32 has all whole numbers.
         """
         low, high = (0, operator.index(low)) if high is None else (operator.index(low), operator.index(high))
         if not low < high:

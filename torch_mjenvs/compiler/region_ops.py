@@ -20,7 +20,7 @@ Read = tuple[Value, str, Region]  # a value, the type that it must have, and the
 class IterArg:
     """An iteration argument of a region op; of a block, which has no iterations, a value that it may change.
 
-    `before` is its value outside; None where that is unspecified, as for a block that only computes. `variable` is what
+    `before` is its value outside; None if that is unspecified, as for a block that only computes. `variable` is what
     the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
     and `result` the node that the code after the op reads. `region_op` is the op's own node.
     """
@@ -40,7 +40,7 @@ class IterArg:
 
 @dataclass(eq=False, slots=True)
 class RegionOp:
-    """An op that holds code: where that is, and what it carries."""
+    """An op that holds code: its regions, and the values that it carries."""
 
     body: Region
     iter_args: list[IterArg]
@@ -51,15 +51,16 @@ class RegionOp:
         return (self.body,)
 
     def reads(self) -> Iterator[Read]:
-        """List the values that its regions compute for it, besides the iteration arguments."""
+        """List the values that its regions compute for it, in addition to the iteration arguments."""
         return iter(())
 
 
 @dataclass(eq=False, slots=True)
 class When(RegionOp):
-    """A block for the worlds in the mask, its first argument, skipped where the vector has none of them.
+    """A block for the worlds in the mask, its first argument, skipped if the vector has none of them.
 
-    A second argument is that mask and those of the code around, where there are any: then it is skipped by that.
+    A second argument is that mask combined with those of the code around, if there are any: it then decides about
+    skipping.
     """
 
 
@@ -72,7 +73,7 @@ class Loop(RegionOp):
 
 @dataclass(eq=False, slots=True)
 class PuttingLoop(Loop):
-    """A loop whose iterations, at their end, can put values into arrays, each world into a row of its own.
+    """A loop whose iterations can put values into arrays at their end, each world into a row of its own.
 
     `left`: arrays that loops within change.
     """
@@ -117,9 +118,9 @@ class While(PuttingLoop):
 class ForEach(Loop):
     """A loop with an iteration for each number of an active set (its first argument); here `counter` is that number.
 
-    It is skipped where no world of the number is one of those that the code around is for (its second argument).
-    An iteration can put values into arrays, and choose parts: a mask for each part of this number. `left`: arrays that
-    loops within change.
+    An iteration is skipped if no world that needs the number is among those that the code around is for (the second
+    argument). An iteration can put values into arrays, and choose parts: a mask for each part of this number. `left`:
+    arrays that loops within change.
     """
 
     puts: list[Put] = field(default_factory=list)

@@ -1,13 +1,13 @@
 """The scalar vocabulary: what physics and tasks are written in.
 
-Besides `+ - * / %`, `abs` and `< <= > >=`, and `& | ^ ~` of masks, everything that is done with a scalar is one of
-these functions. A scalar is one of
+In addition to `+ - * / %`, `abs` and `< <= > >=`, and `& | ^ ~` of masks, these functions are all that is done with
+scalars. A scalar is one of
 
 - a Python `float` (a mask: `bool`): one world, in plain Python, or a constant of the model;
 - a `torch.Tensor` of shape (B,) (a mask: bool): B worlds, differentiable, on any torch device: the reference;
 - an `Expr`: a value of a kernel being traced.
 
-Constants meet the other two freely. Each function means the same in all three uses.
+Constants can be mixed with the other two. Each function has the same meaning in all three uses.
 
 A type checker tells a Python `float` from a `bool`, so a number is refused as a mask. It cannot tell a tensor or an
 `Expr` that is a mask from one that is a number, as both are of one class.
@@ -103,7 +103,7 @@ def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def expm1(x: Scalar) -> Scalar:
-    """e to the power of x, less 1, exact to rounding near 0, too."""
+    """e to the power of x, minus 1, accurate to rounding also near 0."""
     if type(x) is Expr:
         return _traced.expm1(x)
     if isinstance(x, torch.Tensor):
@@ -112,7 +112,7 @@ def expm1(x: Scalar) -> Scalar:
 
 
 def log1p(x: Scalar) -> Scalar:
-    """The natural logarithm of 1 + x, exact to rounding near 0, too; -infinity at -1, NaN below."""
+    """The natural logarithm of 1 + x, accurate to rounding also near 0; -infinity at -1, NaN below."""
     if type(x) is Expr:
         return _traced.log1p(x)
     if isinstance(x, torch.Tensor):
@@ -171,7 +171,7 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """The lesser of a and b; b where either is NaN."""
+    """The smaller of a and b; b where either is NaN."""
     if type(a) is type(b) is float:
         return a if a < b else b
     kind = _kind(a, b)
@@ -184,7 +184,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """The greater of a and b; a where either is NaN."""
+    """The larger of a and b; a where either is NaN."""
     if type(a) is type(b) is float:
         return b if a < b else a
     kind = _kind(a, b)
@@ -197,14 +197,14 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """Hold x inside [low, high]; an infinite bound is left out."""
+    """Clip x to [low, high]; an infinite bound costs nothing."""
     if not isinstance(low, float) or low > -_m.inf:
         x = maximum(x, low)
     return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
 
 
 def floor(x: Scalar) -> Scalar:
-    """The greatest whole number up to x, as a float; x itself where it is not finite."""
+    """The largest whole number not above x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__floor__()
     if isinstance(x, torch.Tensor):
@@ -213,7 +213,7 @@ def floor(x: Scalar) -> Scalar:
 
 
 def ceil(x: Scalar) -> Scalar:
-    """The least whole number from x on, as a float; x itself where it is not finite."""
+    """The smallest whole number not below x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__ceil__()
     if isinstance(x, torch.Tensor):
@@ -222,7 +222,7 @@ def ceil(x: Scalar) -> Scalar:
 
 
 def round(x: Scalar) -> Scalar:
-    """The whole number nearest to x, as a float; of two as near the even one; x itself where it is not finite."""
+    """The whole number nearest to x, as a float, halves to even; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__round__()
     if isinstance(x, torch.Tensor):
@@ -231,7 +231,7 @@ def round(x: Scalar) -> Scalar:
 
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """Return what is left of x when y is taken off a whole number of times, with the sign of x, as C's fmod; exact.
+    """The remainder of x / y with the sign of x, like C's fmod; exact.
 
     `x % y` has the sign of y, as in Python. NaN where y is 0 or x is infinite, and, in kernels, where |x / y| is
     beyond 2**46 (float32) or 2**104 (float64).
@@ -245,7 +245,7 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
 
 
 def quotient(a: Scalar, b: Scalar) -> Scalar:
-    """a / b; NaN or infinite where b is 0, also of Python floats, of which a / b would raise ZeroDivisionError."""
+    """a / b; NaN or infinite where b is 0, also for Python floats, whose a / b would raise ZeroDivisionError."""
     if type(b) is float and b == 0.0 and type(a) is float:
         return _m.copysign(_m.inf, a) * _m.copysign(1.0, b) if a < 0.0 or a > 0.0 else _m.nan
     return a / b
@@ -257,7 +257,7 @@ def sign(x: Scalar) -> Scalar:
 
 
 def select(mask: Mask, a: _Either, b: _Either) -> _Either:
-    """Take a where the mask is true, b elsewhere; the one that is not taken may be garbage there."""
+    """Take a where the mask is true, b elsewhere; the other one may be anything there, even NaN."""
     if isinstance(mask, bool):
         return a if mask else b
     _check_mask(mask)

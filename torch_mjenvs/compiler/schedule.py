@@ -101,7 +101,7 @@ class _Region:
 
 
 def _array(e: Expr) -> Expr:
-    """The array that goes by this name."""
+    """The array of this name."""
     while e.op != "array":
         e = e.args[0]
     return e

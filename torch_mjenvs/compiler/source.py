@@ -2,8 +2,8 @@
 
 A kernel follows from this package's Python. What counts is what runs, not the files, which may have been replaced
 since, lie in a zip, or be gone. So at the end of the package's import all that its modules hold is listed: the code of
-functions, the members of classes, constants. Where the list is another one later, somebody has altered the package,
-and what it makes then cannot be known without running it.
+functions, the members of classes, constants. If the list differs later, the package has been altered, and what it makes
+then cannot be known without running it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_altered() -> bool:
 
 
 def origin(*arguments: str) -> str | None:
-    """A name for what this package's code makes of the arguments; None where it has been altered."""
+    """A name for what this package's code makes of the arguments; None if it has been altered."""
     return None if is_altered() else "\n".join((imported().digest, *arguments))
 
 

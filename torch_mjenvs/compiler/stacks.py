@@ -1,4 +1,4 @@
-"""Stacks for the threads that run kernels: address space, of which what is touched becomes memory.
+"""Stacks for the threads that run kernels: reserved address space, which becomes memory where it is touched.
 
 They are kept and used again, the last first, since it is in the processor's caches still.
 """
@@ -16,7 +16,7 @@ if hasattr(mmap, "MAP_PRIVATE"):
 
 
 class Stacks:
-    """Stacks of so many bytes each, for so many threads."""
+    """Stacks of this many bytes each, for this many threads."""
 
     def __init__(self, threads: int, stack_bytes: int):
         self.threads = threads
@@ -32,7 +32,7 @@ _free: dict[int, list[Stacks]] = {}
 
 
 def take(threads: int, stack_bytes: int) -> Stacks:
-    """Stacks that nobody else has. Raises MemoryError."""
+    """Stacks for one launch alone. Raises MemoryError if there is no room for them."""
     free = _free.setdefault(stack_bytes, [])
     try:
         found = free.pop()

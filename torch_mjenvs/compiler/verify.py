@@ -1,4 +1,4 @@
-"""Is a recorded program legal? Every node obeys the table of operations, and reads only what is sure to be computed."""
+"""Checks a recorded program: every node obeys the table of operations, and reads only what is sure to be computed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ AT_LEAST = 0.05  # seconds that a thread must have wanted to run, to tell anythi
 STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds that the thread ran, and that it stood in line
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by the user: then it is not ours to change
 
-Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on so many threads
+Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on this many threads
 
 
 class Waiting:
@@ -45,7 +45,7 @@ class Waiting:
         return self._leave is not None
 
     def look(self, start: Start, nothing: int, threads: int) -> None:
-        """Look, once a second, how the thread that calls this fares, before it starts a team of so many threads.
+        """Look, once a second, how the thread that calls this fares, before it starts a team of this many threads.
 
         `nothing` is the address of a function that does nothing.
         """
@@ -67,8 +67,7 @@ class Waiting:
             self._lock.release()
 
     def _share(self) -> float | None:
-        """Return the share of its time since the last look that the thread stood in line; None where that is not known.
-        """
+        """Return the share of its time since the last look that the thread stood in line; None if that is not known."""
         found = standing_in_line()
         if found is None:
             self._due = float("inf")
@@ -80,7 +79,7 @@ class Waiting:
         return stood / (ran + stood) if ran + stood > 1e9 * AT_LEAST else None
 
     def _crowd(self, start: Start, nothing: int, threads: int) -> None:
-        """Keep an idle team of so many threads."""
+        """Keep an idle team of this many threads."""
         leave = self._leave = threading.Event()
 
         def keep() -> None:
@@ -91,7 +90,7 @@ class Waiting:
 
 
 def standing_in_line() -> tuple[int, int] | None:
-    """Return the nanoseconds that this thread ran, and that it stood in line for a processor; None where unknown."""
+    """Return the nanoseconds that this thread ran, and that it stood in line for a processor; None if unknown."""
     if any(name in os.environ for name in CHOSEN):
         return None
     try:

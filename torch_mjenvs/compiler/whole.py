@@ -1,4 +1,4 @@
-"""Whole numbers of 32 bits in traced code, each lane's own: places in tables, and what they follow from.
+"""Whole numbers of 32 bits in traced code, one for each lane: indices into tables, and the arithmetic for them.
 
 A `Whole` is a Python int or a traced value. What becomes larger than 32 bits hold begins anew from below.
 """
@@ -38,7 +38,7 @@ def multiply(a: Whole, b: Whole) -> Whole:
 
 
 def halved(n: Whole, times: Whole) -> Whole:
-    """Return a number that is not negative, halved so many times, each time without its fraction."""
+    """Return a number that is not negative, halved this many times, each time without its fraction."""
     return node("lshr", n, times)
 
 

@@ -10,7 +10,7 @@ __all__ = ["TASKS", "load"]
 def load(domain_name: str, task_name: str, *args: Any, **kwargs: Any) -> Any:
     """Load a task of dm_control's suite as a batched `dm_env` environment: see `environment.load`.
 
-    Raises ImportError where dm_control, and dm_env with it, is not installed.
+    Raises ImportError if dm_control, and dm_env with it, is not installed.
     """
     try:
         from .environment import load as made

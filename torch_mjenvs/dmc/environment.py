@@ -26,7 +26,7 @@ class SuiteEnvironment(dm_env.Environment):
     """N worlds of a task as a `dm_env.Environment`; without a number of worlds, one world without the axis of worlds.
 
     A time step has a step type, reward and discount for each world, (N,), and observations by name, (N, ...), all of
-    them NumPy arrays. Reward and discount are None where every world begins an episode; where only some do, theirs are
+    them NumPy arrays. Reward and discount are None if every world begins an episode; where only some do, theirs are
     0 and 1. At the time limit the discount is 1, where a task ends it is 0. What follows LAST is FIRST.
     """
 
@@ -69,7 +69,7 @@ class SuiteEnvironment(dm_env.Environment):
         return dm_env.TimeStep(self._kinds(kinds), *found, self._named(obs))
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the bounds of an action, dm_control's: (A,), and (N, A) where there is a number of worlds."""
+        """Return the bounds of an action, which are dm_control's: (A,), or (N, A) if `num_envs` was given."""
         low, high = np.array(self._env.engine.layout.bounds, float).T
         shape = self._action_shape
         return specs.BoundedArray(shape, float, np.broadcast_to(low, shape), np.broadcast_to(high, shape))
@@ -95,9 +95,9 @@ class SuiteEnvironment(dm_env.Environment):
     def render(self, height: int = 240, width: int = 320, camera_id: int | str = -1) -> np.ndarray:
         """Draw every world as dm_control's `physics.render` does: (N, height, width, 3) bytes.
 
-        Where there is one world without an axis of worlds, (height, width, 3). `camera_id` is the number or name of a
-        camera of the model, -1 the free one. Raises ValueError for a camera that is not there; RuntimeError where there
-        is no OpenGL and rays do not draw the model, and says what to do.
+        Without `num_envs`, (height, width, 3). `camera_id` is the number or name of a camera of the model, or -1 for
+        the free one. Raises ValueError for an unknown camera; RuntimeError, which says what to do, if there is no
+        OpenGL and rays cannot draw the model.
         """
         model = self._env.model
         number = camera_id if isinstance(camera_id, int) else named_camera(model, camera_id)
@@ -157,7 +157,7 @@ class Physics:
 
 
 def named_camera(model: mujoco.MjModel, name: str) -> int:
-    """Return the number of the model's camera of this name. Raises ValueError where there is none."""
+    """Return the number of the model's camera of this name. Raises ValueError if there is none."""
     found: int = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
     if found < 0:
         known = [model.camera(i).name for i in range(model.ncam)]
@@ -183,16 +183,19 @@ def load(
 
         env = torch_mjenvs.dmc.load("walker", "walk", num_envs=256, task_kwargs={"random": 0})
 
-    task_kwargs: "random" is a seed, "time_limit" is in seconds; all else are fields of the task, such as "num_poles" or
-    "fully_observable". environment_kwargs: "control_timestep" in seconds or "n_sub_steps", and "flat_observation".
-    `visualize_reward` may only be False, as public agents write it: rewards colour no picture here.
-    from_pixels: "pixels" (N, height, width, 3) is observed, beside the task's own observations if not pixels_only, as
-    with dm_control's `pixels.Wrapper`, but drawn by rays, of all worlds at once. render_kwargs: "height", "width",
-    "camera_id" as for `render`, and what `pixels=` of `TorchVectorEnv` has beside: "stack", "action_repeat", ...
+    task_kwargs: "random", a seed; "time_limit", in seconds; and fields of the task, such as "num_poles" or
+        "fully_observable".
+    environment_kwargs: "control_timestep", in seconds, or "n_sub_steps"; and "flat_observation".
+    visualize_reward: only False, which public agents pass: rewards are not shown in pictures.
+    from_pixels: observe "pixels" (N, height, width, 3), as with dm_control's `pixels.Wrapper`, but drawn by rays, for
+        all worlds at once.
+    pixels_only: False adds the task's own observations.
+    render_kwargs: "height", "width" and "camera_id" as for `render`, and further entries of `TorchVectorEnv`'s
+        `pixels`: "stack", "action_repeat", ...
 
-    Raises ValueError for an unknown domain or task, a control step that is no whole number of substeps, both ways to
-    say how long it is, or rewards to be seen; TypeError for any other argument; ImportError where dm_control is not
-    installed.
+    Raises ValueError for an unknown domain or task, a control step that is not a whole number of substeps, both
+    "control_timestep" and "n_sub_steps", or visualize_reward=True; TypeError for any other argument; ImportError if
+    dm_control is not installed.
     """
     name = f"{domain_name}-{task_name}"
     if name not in TASKS:

@@ -15,7 +15,7 @@ INCLUDED = ("./common/materials.xml", "./common/skybox.xml", "./common/visual.xm
 def suite_folder() -> Path:
     """Return the folder of dm_control's suite, which is found without importing it: that takes seconds, and may fail.
 
-    Raises ImportError where dm_control is not installed.
+    Raises ImportError if dm_control is not installed.
     """
     found = importlib.util.find_spec("dm_control")
     if found is None or not found.submodule_search_locations:

@@ -1,4 +1,4 @@
-"""Quadruped, after dm_control/suite/quadruped.py; without escape, whose terrain is another one in every episode."""
+"""Quadruped, after dm_control/suite/quadruped.py; without escape, whose terrain differs from episode to episode."""
 
 from __future__ import annotations
 

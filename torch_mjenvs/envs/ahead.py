@@ -1,4 +1,4 @@
-"""Beginnings of episodes, computed ahead for many worlds at a time."""
+"""Computes the beginnings of episodes in advance, for many worlds at a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EVERY = 16  # steps from one look for worlds to the next
 class Ahead:
     """Computes how the next episodes of worlds begin, into the buffers `next_start` and `next_episode`.
 
-    What a reset computes follows from seed, world and number of the episode alone, so it may be computed at any time. A
-    step whose kernel finds it there takes it; else the kernel computes it, and the other worlds of the vector wait.
-    So what is computed here changes no number, and may come late.
+    What a reset computes depends only on seed, world and episode number, so it may be computed at any time. The kernel
+    of a step uses it if it is there; else it computes it, while the other worlds of the vector wait. So computing ahead
+    changes no number, and may be late.
     """
 
     def __init__(self, kernel: launch.Kernel, buffers: Mapping[str, torch.Tensor], num_envs: int):
@@ -27,7 +27,7 @@ class Ahead:
         self._compute, self._steps = kernel.bind(self._some), 0
 
     def after_step(self) -> None:
-        """Once in a while, compute ahead for the worlds that have begun an episode since, if they are many."""
+        """From time to time, compute ahead for the worlds that have begun an episode since, if there are many."""
         self._steps += 1
         if self._steps % EVERY:
             return

@@ -1,4 +1,4 @@
-"""Pictures of single worlds."""
+"""Pictures of single worlds, for `render`: by OpenGL, or by rays where it is missing."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ told: list[str] = []  # what was said once frames were first drawn without OpenG
 
 
 def before_opengl() -> None:
-    """Import Triton, where it is installed, before OpenGL: with Mesa's LLVM in the process, importing it would crash.
+    """Import Triton, if it is installed, before OpenGL: once Mesa's LLVM is in the process, importing it would crash.
 
-    torch's CUDA builds bring Triton, and import it when they compile, as TorchRL does when it is imported.
+    Torch's CUDA builds include Triton and import it when they compile, as TorchRL does when it is imported.
     """
     with contextlib.suppress(ImportError):
         importlib.import_module("triton")
 
 
 def no_opengl() -> tuple[type[Exception], ...]:
-    """Return the errors by which OpenGL's backends say that they are not there.
+    """Return the exception types that OpenGL's backends raise when OpenGL is missing.
 
-    MuJoCo's own; of PyOpenGL, whose functions are None without a library; of GLFW; of the choice by MUJOCO_GL.
+    They are those of MuJoCo, of PyOpenGL (whose functions are None without a library), of GLFW, and of the choice by
+    MUJOCO_GL.
     """
     kinds: list[type[Exception]] = [mujoco.FatalError, ImportError, AttributeError, RuntimeError, OSError]
     for module, name in (("OpenGL.error", "Error"), ("glfw", "GLFWError")):
@@ -47,9 +48,9 @@ def no_opengl() -> tuple[type[Exception], ...]:
 
 
 class Camera:
-    """Draws single worlds with Gymnasium's MujocoRenderer. OpenGL is first touched when the first frame is drawn.
+    """Draws single worlds with Gymnasium's MujocoRenderer. OpenGL is not used before the first frame is drawn.
 
-    Where it is not there, frames are drawn by rays, as `Simulation.render` draws, and a warning says so once.
+    If OpenGL is missing, frames are drawn by rays, as by `Simulation.render`, and a warning says so once.
 
     Raises ValueError for an unknown mode, or for both camera_id and camera_name.
     """
@@ -89,9 +90,9 @@ class Camera:
 
     @contextlib.contextmanager
     def showing(self, world: int) -> Iterator[Any]:
-        """Give Gymnasium's renderer one world's state, and for as long as the block lasts the world's own model.
+        """Give Gymnasium's renderer one world's state and, within the block, the world's own model.
 
-        That is the model with the world's own parameters, and with what the task shows of its memory.
+        That is the model with the world's own parameters and what the task shows of its memory.
         """
         renderer, engine = self.prepare(), self.engine
         model, data = renderer.model, renderer.data
@@ -130,9 +131,9 @@ class Camera:
     def frame(self, world: int, camera_id: int | None = None) -> Any:
         """Draw one world: a NumPy array, or what the render_mode gives; None and a warning without a render_mode.
 
-        `camera_id` is a camera of the model, -1 the free one, None the one that was chosen at first. Raises
-        RuntimeError where there is no display for a window, and where there is no OpenGL and rays do not draw the
-        model, and says what to do.
+        `camera_id` is a camera of the model, -1 for the free one, or None for the one chosen at construction. Raises
+        RuntimeError, which says what to do, if there is no display for a window, or if OpenGL is missing and rays do
+        not draw the model.
         """
         if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
@@ -146,7 +147,7 @@ class Camera:
         return frame if error is None else self._without_opengl(world, error)
 
     def _frame(self, renderer: Any) -> tuple[Any, Exception | None]:
-        """Return a frame, or an error by which OpenGL says that it is not there."""
+        """Return a frame, or the error that says that OpenGL is missing."""
         assert self.mode is not None
         if failed:
             return None, RuntimeError(failed[0])
@@ -168,7 +169,7 @@ class Camera:
         return frame, None
 
     def _without_opengl(self, world: int, error: Exception) -> Any:
-        """Return the first frame that OpenGL does not draw, from now on by rays."""
+        """Return the first frame that OpenGL does not draw; this and all later ones are drawn by rays."""
         options = self._options
         if self.mode not in OUTPUTS:
             raise error
@@ -199,7 +200,7 @@ class Camera:
 
 
 def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, ...]:
-    """Return the worlds to be drawn: those given, else all. Raises ValueError for one that is not there."""
+    """Return the worlds to be drawn: those given, else all. Raises ValueError for one that does not exist."""
     worlds = tuple(range(num_envs) if render_worlds is None else render_worlds)
     if not all(0 <= operator.index(i) < num_envs for i in worlds):
         raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {worlds}")
@@ -207,7 +208,7 @@ def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, 
 
 
 def endless_floors(model: mujoco.MjModel) -> None:
-    """Have planes drawn without end, as they are for contacts: a fast robot runs off the drawn ones within seconds."""
+    """Draw planes without end, as they are for contacts: a fast robot would leave the drawn ones within seconds."""
     sizes = mujoco.MjModel.__getattribute__(model, "geom_size")  # past the view that keeps users from writing
     for plane in (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE).nonzero()[0]:
         material, size = model.geom_matid[plane], sizes[plane, :2]
@@ -217,7 +218,7 @@ def endless_floors(model: mujoco.MjModel) -> None:
 
 
 def _have_something_to_free(error: Exception) -> None:
-    """Give Gymnasium's half-made viewer, in whose making an error was raised, the context that its `__del__` frees."""
+    """Give a Gymnasium viewer whose constructor raised an error the context that its `__del__` frees."""
     trace = error.__traceback__
     while trace is not None:
         viewer: Any = trace.tb_frame.f_locals.get("self")
@@ -227,7 +228,7 @@ def _have_something_to_free(error: Exception) -> None:
 
 
 def _no_opengl(mode: str, error: Exception) -> str:
-    """Return an error message that says what to do where the first frame could not be drawn."""
+    """Return an error message that says what to do if the first frame could not be drawn."""
     if mode == "human":
         return f"there is no window to draw in ({error}): render_mode 'human' needs a display; 'rgb_array' needs none"
     chosen = os.environ.get("MUJOCO_GL")

@@ -1,6 +1,6 @@
 """Calls a task's functions and checks what they return, with errors in the task's own terms.
 
-Exceptions from within a task's functions say in which line of its file they arose. Return values are checked against
+Exceptions raised within a task's functions say in which line of its file they arose. Return values are checked against
 the model, against what the task declares, and against what the same function returned before.
 """
 
@@ -38,7 +38,7 @@ Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
 
 class Placed(NamedTuple):
-    """The beginning of an episode as `Start` has it, checked, with parameters as flat lists."""
+    """The beginning of an episode as in `Start`, checked, with parameters as flat lists."""
 
     qpos: list[Scalar]
     qvel: list[Scalar]
@@ -71,7 +71,7 @@ class Verdict:
 class Contract:
     """A task's functions for a model, with checked return values.
 
-    Raises TypeError or ValueError, which name the task's function and its line, for a return value that does not fit.
+    Raises TypeError or ValueError, naming the task's function and its line, for a return value that does not fit.
     """
 
     task: Task
@@ -172,7 +172,7 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
-        """Return ctrl (nu), and pushes, as the physics takes them; of these, "qvel" is a kick."""
+        """Return ctrl (nu), and pushes, as the physics takes them; the push "qvel" is a kick."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", m.nu), {}
@@ -193,13 +193,13 @@ class Contract:
 
     @property
     def controls(self) -> bool:
-        """True where the task overrides `control`."""
+        """Whether the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
     def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
         """Return the shapes of the observation's entries, and its numbers in their order.
 
-        Raises ValueError where names, order or shapes are not those of `shapes`.
+        Raises ValueError if names, order or shapes are not those of `shapes`.
         """
         returned = self.call("observe", world)
         found, numbers = self.observed(returned)
@@ -312,7 +312,7 @@ class Contract:
         return {name: self.number("outcome", x, f"{what} {name!r}") for name, x in found.items()}
 
     def check_masks(self, what: str, given: Any) -> None:
-        """Raise TypeError for what is neither a mask nor a dict of masks by name."""
+        """Raise TypeError for anything but a mask or a dict of masks by name."""
         for name, x in given.items() if isinstance(given, Mapping) else ((what, given),):
             if not (isinstance(name, str) and name):
                 raise self.error("outcome", TypeError, f"{what} must have its masks by name, not by {name!r}")
@@ -335,14 +335,14 @@ class Contract:
         return {name: x for name, x in found.items() if x != []}
 
     def with_entries(self, info: Named, names: tuple[str, ...]) -> Named:
-        """Return the info of a step with the environment's own entries. Raises ValueError where a name is taken."""
+        """Return the info of a step with the environment's own entries. Raises ValueError if a name is taken."""
         taken = [name for name in names if name in info]
         if taken:
             raise self.error("outcome", ValueError, f"{taken[0]!r} is the environment's own: rename yours")
         return info | dict.fromkeys(names, 0.0)
 
     def same_widths(self, reset_info: Entries, step_info: Entries) -> Widths:
-        """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
+        """Return the widths of the entries of both infos. Raises ValueError if an entry has two widths."""
         widths = {name: width_of(x) for name, x in {**step_info, **reset_info}.items()}
         for name, x in step_info.items():
             if width_of(x) != widths[name]:
@@ -351,15 +351,15 @@ class Contract:
         return widths
 
     def call_with_rng(self, function: str, world: World) -> Any:
-        """Call a function that takes random numbers, with the world as well where it has an argument of that name."""
+        """Call a function that takes random numbers, and also the world if it has an argument of that name."""
         wanted = "world" in inspect.signature(getattr(self.task, function)).parameters
         return self.call(function, world.rng, **({"world": world} if wanted else {}))
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError where it draws from NumPy's, Python's or torch's generator, the same for all worlds and
-        episodes. In a program of several threads, where it may have been another one that drew, it warns.
+        Raises ValueError if it draws from NumPy's, Python's or torch's generator, since that gives the same for all
+        worlds and episodes. In a program of several threads another thread may have drawn, so it only warns.
         """
         before = drawn()
         try:
@@ -389,7 +389,7 @@ class Contract:
         }
 
     def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list[Scalar]:
-        """Return a list of numbers, checked, of this width where one is given."""
+        """Return a list of numbers, checked, of this width if one is given."""
         if not isinstance(returned, (list, tuple)):
             raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
         if width is not None and len(returned) != width:
@@ -416,7 +416,7 @@ class Contract:
 
 
 def drawn() -> tuple[Any, ...]:
-    """Return where NumPy's, Python's and torch's generators are."""
+    """Return the states of NumPy's, Python's and torch's generators."""
     _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
     torch = sys.modules.get("torch")  # which recording does without
     torchs = torch and torch.get_rng_state().numpy().tobytes()
@@ -460,7 +460,7 @@ def kind_of(x: Any) -> str | None:
 
 
 def describe(x: Any) -> str:
-    """Return a value and its type in words, for an error message."""
+    """Return a description of a value and its type, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
     return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
 
@@ -471,7 +471,7 @@ def counted(width: int) -> str:
 
 
 def line_of(error: Exception) -> str:
-    """Return the innermost line outside of this package that an exception came through, or else inside."""
+    """Return the innermost line outside of this package that an exception passed through, else the innermost inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
     package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
     outside = [frame for frame in frames if not frame[0].startswith(package)]

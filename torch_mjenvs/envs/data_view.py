@@ -27,7 +27,7 @@ class DataView(mujoco.MjData):
         own("__dict__")["_brought"] = {name: own(name).copy() for name in state}
 
     def check(self) -> None:
-        """Raise ValueError where somebody changed the state in this MjData since `bring`."""
+        """Raise ValueError if the state in this MjData has been changed since `bring`."""
         own = super().__getattribute__
         brought = own("__dict__").pop("_brought", {})
         if not all(np.array_equal(own(name), x) for name, x in brought.items()):

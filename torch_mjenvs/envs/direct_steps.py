@@ -1,4 +1,4 @@
-"""Steps that write into a rollout themselves, so that nothing has to be copied after each."""
+"""Steps that write their results directly into a rollout, so that nothing has to be copied after each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .engine import Engine
 
 
 class DirectSteps:
-    """T steps of an engine's worlds, each but the last with buffers of its own for what a step is given and gives.
+    """T steps of an engine's worlds, each but the last with its own buffers for inputs and outputs.
 
     `rows` holds them by name, (T, N, ...): "obs", "action" and the outputs asked for. The last step works on the
     engine's own buffers, as users see them after any step, and is copied. `shared` holds those of `rows` that are in
@@ -52,15 +52,15 @@ class DirectSteps:
         self.rows["obs"][0].copy_(self._engine.obs)
 
     def reads(self, action: torch.Tensor) -> bool:
-        """Whether a step can read these actions (N, A) where they lie."""
+        """Whether a step can read these actions (N, A) from their own memory."""
         held = self._held["action"][0]
         return action.is_contiguous() and (action.dtype, action.shape) == (held.dtype, held.shape)
 
     def step(self, t: int, action: torch.Tensor, *, in_place: bool = False) -> None:
         """Make step t, of 0 to T - 1 in order.
 
-        in_place: it reads the actions where they lie, as a CUDA graph can, in which they lie there at each replay; who
-        calls writes them down.
+        in_place: it reads the actions from their own memory, as a CUDA graph can, where they are again at each replay;
+        the caller stores them.
         """
         engine = self._engine
         if not in_place:
@@ -78,8 +78,9 @@ class DirectSteps:
             self._held[name][self._last].copy_(self._engine.buffers[name])
 
     def launches(self) -> list[Callable[[int], None]]:
-        """Return the T steps as the runs of launches that read their actions in `rows`. Between `begin` and `end`, each
-        world is to make all of them in order, once.
+        """Return the T steps as the runs of launches that read their actions in `rows`.
+
+        Between `begin` and `end`, each world has to make all of them in order, once.
         """
         last = {"action": self._held["action"][self._last]}
         return [self._engine.launch_on(buffers).run for buffers in (*self._buffers, last)]

@@ -42,12 +42,13 @@ COLUMNS = frozenset((
     "reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "next_episode", "reset_mask",
 ))  # fmt: skip
 
-# What a step gives of a few numbers and flags a world, to be handed out together, with room for an adapter's masks.
+# Small outputs of a step, which are handed out in one copy, with room for an adapter's masks.
 NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
 
 SEEDING_BYTES = 128  # a world's share of what `seed` works on
 
-# What torch's own CUDA graphs are made by: until it is imported, which takes seconds, there are none to tell of a step.
+# The module that makes torch's own CUDA graphs. Until it is imported, which takes seconds, there are none to mark steps
+# for.
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
@@ -62,7 +63,7 @@ def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None)
 def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None, **varied: Any
 ) -> Episode:
-    """Return the episode that is traced for a task; in float32 the solver stops where its rounding lets it."""
+    """Return the episode that is traced for a task; in float32 the solver stops where rounding ends its progress."""
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
@@ -86,14 +87,14 @@ class Engine(Varied):
     (N, A)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
     `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
-    Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
-    numbers of one large engine go through its trajectories. With `shows_end`, in SAME_STEP mode, it keeps what a step
-    led to before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary, `final_params` and
-    `final_derived`.
+    Worlds are numbered from `first_world` on. Random numbers depend on a world's number, so several engines that divide
+    the numbers of one large engine produce its trajectories. With `shows_end`, in SAME_STEP mode, the engine keeps the
+    state after a step, before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
+    `final_params` and `final_derived`.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
-    MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
-    is in one.
+    MemoryError for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python
+    thread is in one.
     """
 
     _called = "this environment"
@@ -178,8 +179,9 @@ class Engine(Varied):
         return self.worlds_of(name, self.buffers[name])
 
     def worlds_of(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the worlds of a tensor that is laid out as the buffer `name`, or of several, stacked: (..., N, width),
-        or (..., N) for those of one number a world.
+        """Return the worlds' rows of a tensor laid out as the buffer `name`, or of several, stacked.
+
+        They are (..., N, width), or (..., N) for one number per world.
         """
         view = (x if name in self._rows else x.mT)[..., : self.num_envs, :]
         return view[..., 0] if name in COLUMNS else view
@@ -187,7 +189,7 @@ class Engine(Varied):
     def view(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world: the same tensor at every call.
 
-        While torch compiles, the view is made anew in the compiled code: one from outside would, beside its buffer, be
+        While torch compiles, the view is made anew in the compiled code: one from outside, next to its buffer, would be
         copied at every call.
         """
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
@@ -209,7 +211,8 @@ class Engine(Varied):
     key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
     def kept(self, world: int, time: float) -> dict[str, np.ndarray]:
-        """Return what physics keeps of a world beside positions, velocities and activations, as mjData at this time."""
+        """Return what physics keeps of a world besides positions, velocities and activations, as mjData at this time.
+        """
         if not self.layout.kept:
             return {}
         parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
@@ -220,7 +223,7 @@ class Engine(Varied):
 
     @property
     def act(self) -> torch.Tensor:
-        """Activations, (N, na). Raises AttributeError where no actuator of the model has one."""
+        """Activations, (N, na). Raises AttributeError if no actuator of the model has one."""
         if not self.layout.na:
             raise AttributeError("there is no act: no actuator of the model has an activation")
         return self.view("act")
@@ -232,9 +235,7 @@ class Engine(Varied):
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:
-        """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes what the worlds
-        do.
-        """
+        """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes the worlds."""
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
         return found if torch.compiler.is_compiling() else FixedTensors(found, "memory")
@@ -246,7 +247,7 @@ class Engine(Varied):
 
     @property
     def final_info(self) -> dict[str, torch.Tensor]:
-        """The info at the end of the episodes that ended last, in SAME_STEP mode, by name: (N,) or (N, k) each."""
+        """The info at the end of each world's last episode, in SAME_STEP mode, by name: (N,) or (N, k) each."""
         return self._named(self.final_info_values)
 
     @property
@@ -282,11 +283,10 @@ class Engine(Varied):
 
     @exclusive
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
-        """Key every world's random numbers by (seed, the world's number), or by (its own seed, 0) for a list of N
-        seeds.
+        """Key every world's random numbers by (seed, its number), or for a list of N seeds by (its own seed, 0).
 
-        Worlds outside of the (N,) bool mask, where there is one, and worlds whose own seed is None keep their keys. The
-        episodes of the others are counted from 0 again. Seeds count modulo 2**64.
+        Worlds outside the (N,) bool mask, and worlds whose own seed is None, keep their keys. For the others, episodes
+        are counted from 0 again. Seeds are taken modulo 2**64.
         """
         n = self.num_envs
         if isinstance(seed, int):
@@ -321,8 +321,8 @@ class Engine(Varied):
     def step(self) -> None:
         """Make one environment step from `self.action`.
 
-        It begins a new iteration for torch's own CUDA graphs: what a compiled policy gave before may then be
-        overwritten by its next call.
+        It begins a new iteration for torch's own CUDA graphs: the next call of a compiled policy may then overwrite its
+        earlier results.
         """
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
@@ -338,9 +338,10 @@ class Engine(Varied):
 
     @exclusive
     def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
-        """Make so many steps more with the action of the last one, and sum their rewards.
+        """Make `times` more steps with the action of the last one, and sum the rewards.
 
-        Worlds stay as they are once their episode has ended; so do those of the (N,) bool mask, which that step began.
+        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask, whose episode began in that
+        step.
         """
         total, still = self.reward.clone(), self.terminated | self.truncated
         if begun is not None:
@@ -360,8 +361,8 @@ class Engine(Varied):
     def step_on(self, buffers: Mapping[str, torch.Tensor]) -> Callable[[], None]:
         """Return a function that makes a step of the worlds on these buffers, by name, in place of the engine's own.
 
-        They must be those that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the shape that
-        the engine's own have. Raises ValueError for others.
+        They must be buffers that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the same shapes
+        as the engine's own. Raises ValueError for others.
         """
         launched = self.launch_on(buffers)
 
@@ -372,32 +373,31 @@ class Engine(Varied):
         return step
 
     def launch_on(self, buffers: Mapping[str, torch.Tensor]) -> launch.Launch:
-        """Return the launch of `step_on`, which does not look whether parameters have changed."""
+        """Return the launch of `step_on`, which does not check whether parameters have changed."""
         own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
         return self._step.kernel.bind(own | dict(buffers))
 
     def transition(
         self, state: Mapping[str, torch.Tensor], action: torch.Tensor, *, clip_adjoint: float | None = None
     ) -> dict[str, torch.Tensor]:
-        """Return the state after one step from `state` under `action` (..., nu). The engine's own worlds stay as they
-        are.
+        """Return the state after one step from `state` under `action` (..., A). The engine's own worlds do not change.
 
-        `state` is as `state_dict` gives it, with any leading dimensions, and so is the result, in which "obs",
-        "reward", "terminated" and so on are the step's. A pure function: `torch.vmap` maps it over worlds, and
-        `torch.compile` takes it.
+        `state` and the result are like `state_dict`'s, with any leading dimensions; in the result, "obs", "reward",
+        "terminated" and so on are the step's. The function is pure: `torch.vmap` maps it over worlds, and
+        `torch.compile` can compile it.
 
-        torch's autograd and `torch.func.grad` go through it, once: from the state after the step, memory and sums
-        included, "obs", "reward" and "info", to the state before it, the action, and "params" with what follows of
-        them ("derived"). No gradient crosses a reset: what a new episode begins with has none, and in SAME_STEP mode
-        "final_obs" and "final_info" have those of the step. Flags and the solver's start have none, nor has the step of
-        a world whose state or action was bad. The way back is several kernels, built on first use; it is as exact as
-        that of `Simulation.transition`. Code that torch compiles has no gradients.
+        torch's autograd and `torch.func.grad` can differentiate it, once: the state after the step, memory and sums
+        included, "obs", "reward" and "info", by the state before it, the action, and "params", with what is derived
+        from them ("derived"). No gradient crosses a reset: the beginning of an episode has none, and in SAME_STEP mode
+        "final_obs" and "final_info" have those of the step. Flags and the solver's warm start have none, nor has the
+        step of a world whose state or action was bad. The backward pass consists of several kernels, built on first
+        use, and is as exact as that of `Simulation.transition`. Code that torch compiles has no gradients.
 
-        clip_adjoint: the greatest length that the adjoint of a world's positions, velocities and activations after the
-        step has on its way back, as in `Simulation.transition`.
+        clip_adjoint: the greatest length of the adjoint of a world's positions, velocities and activations after the
+        step in the backward pass, as in `Simulation.transition`.
 
-        Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device, or a
-        bound that is not positive; in backward UnsupportedModel, naming what has no gradients.
+        Raises KeyError if an entry of the state is missing, and ValueError for one of the wrong shape, dtype or device,
+        or a bound that is not positive. The backward pass raises UnsupportedModel, naming what has no gradients.
         """
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         given = [action if name == "action" else state[name] for name in self.buffers]
@@ -432,13 +432,11 @@ class Engine(Varied):
         mask: torch.Tensor | None = None,
         act: torch.Tensor | None = None,
     ) -> None:
-        """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`. Nothing is carried over from before.
+        """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 
-        `obs` and `info` are then those that a reset into that state would give.
-
-        qpos (N, nq), qvel (N, nv), act (N, na), which is 0 where it is not given; only the worlds of the (N,) bool mask
-        where there is one. Raises TypeError or ValueError for the wrong type, shape or device, and changes nothing
-        then.
+        act is 0 by default. With a mask, (N,) bool, only its worlds are set. Nothing is carried over from before: `obs`
+        and `info` are then those of a reset into that state. Raises TypeError or ValueError for the wrong type, shape
+        or device; nothing has changed then.
         """
         n = self.num_envs
         if act is not None:
@@ -456,16 +454,16 @@ class Engine(Varied):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of all buffers by name, (N, width); `load_state_dict` goes on exactly from there."""
+        """Return copies of all buffers by name, (N, width); `load_state_dict` continues exactly from there."""
         self._follow()
         return {name: view.clone() for name, view in self._views.items()}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from the `state_dict` of an engine of the same task, worlds and dtype, on whatever device it was.
+        """Continue from the `state_dict` of an engine of the same task, number of worlds and dtype, on any device.
 
-        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors, and
-        changes nothing then.
+        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors; nothing
+        has changed then.
         """
         check_state(state, self._views, "such an environment")
         for name, view in self._views.items():

@@ -3,7 +3,7 @@
 - `guard`: a world whose action or state is not finite (or passes mjMAXVAL) goes on from good numbers, and is flagged.
 - `advance`: the action is applied for all substeps. A world that turns bad stays at its last good state.
 - `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; others are unaffected.
-- `restart`: where an episode ended, and the autoreset mode asks for it, the next one begins within the same kernel.
+- `restart`: where an episode ended and the autoreset mode asks for it, the next one begins within the same kernel.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ RESET, BEGIN, PARAMS = 0, -1, -2
 
 
 def random(b: Buffers, number: Word, what: Word) -> Random:
-    """Return the random numbers of a world for one purpose: a function of seed, world, number of the episode, and
-    `what`.
-    """
+    """Return a world's random numbers for one purpose: a function of seed, world, episode number and `what`."""
     return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
@@ -54,9 +52,7 @@ def is_bad(xs: list[Scalar]) -> Mask:
 
 
 def is_known(x: Task | Draw) -> bool:
-    """Return True where class and fields tell all of a task or draw: its class is this package's, its fields plain
-    values.
-    """
+    """Return whether class and fields identify a task or draw: its class is this package's, its fields plain values."""
     return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
 
 
@@ -78,7 +74,7 @@ class Episode:
 
     @functools.cached_property
     def params(self) -> Columns | None:
-        """The parameters that vary from world to world; None where none does."""
+        """The parameters that vary from world to world; None if none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
         m, names = self.model, check_names(
             self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
@@ -98,7 +94,7 @@ class Episode:
         return columns
 
     def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return the rows that vary of parameters that `reset` alone sets, where the task says which."""
+        """Return the rows that vary of the parameters that only `reset` sets, if the task names them."""
         named = self.task.reset_parameters
         if not isinstance(named, Mapping):
             return ()
@@ -116,7 +112,7 @@ class Episode:
         return self._but(precision=self.precision.differentiable)
 
     def _but(self, **fields: Any) -> Episode:
-        """Return this episode with other fields, on which what is laid out does not depend."""
+        """Return this episode with other values of fields on which the layout does not depend."""
         own = replace(self, **fields)
         vars(own).update({name: x for name, x in vars(self).items() if name in ("params", "layout")})
         return own
@@ -169,7 +165,7 @@ class Episode:
         return episode
 
     def start(self, b: Buffers, number: Word) -> Placed:
-        """Return what the task's `reset` gives for the episode of this number, or has given where that is known."""
+        """Return what the task's `reset` gives for the episode of this number, or has already given."""
         if "next_start" not in b:
             return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
         known, m, ahead = b["next_episode"][0], self.model, b["next_start"]  # counted from 1, as 0 is none
@@ -180,7 +176,7 @@ class Episode:
     def start_ahead(self, b: Buffers, number: Word) -> list[Scalar]:
         """Return positions, velocities and activations with which the episode of this number begins.
 
-        Raises ValueError where the task's `reset` gives more than these.
+        Raises ValueError if the task's `reset` gives more than these.
         """
         world = self.before_first(random(b, number, RESET))
         world.memory = {}
@@ -213,7 +209,7 @@ class Episode:
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def observe(self, world: World, history: list[Scalar] | None) -> list[Scalar]:
-        """Return the observation: the task's, with noise, behind the history; None where an episode begins."""
+        """Return the observation: `history` (None when an episode begins), then the task's numbers with noise."""
         seen = self.layout.observation
         _, values = self.contract.observe(world, seen.shapes)
         return seen.row(seen.noisy(values, world.rng), history)
@@ -223,8 +219,8 @@ class Episode:
     ) -> World:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint.
 
-        Where the task's data are dm_control's, actuators do nothing in that evaluation. kept: see `WorldState`; as at
-        first where it is not given.
+        If the task's data are dm_control's, actuators do nothing in that evaluation. kept: see `WorldState`; by default
+        as at first.
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
@@ -274,7 +270,7 @@ class Episode:
         return world
 
     def last_memory(self, b: Buffers) -> Named:
-        """Return the memory of the episode before, which in a world's first is as the task declares it."""
+        """Return the memory of the episode before; in a world's first episode, the memory that the task declares."""
         widths, first = self.contract.memory()
         if not widths:
             return {}
@@ -292,7 +288,7 @@ class Episode:
         return self.contract.begin(widths, flatten(widths, by_name(widths, first) | placed), world)
 
     def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
-        """Return the memory that a step starts with: a new one where the state was bad."""
+        """Return the memory that a step starts with: a new one if the state was bad."""
 
         def renewed(_: list[Scalar]) -> list[Scalar]:
             number = b["episode"][0] + -1
@@ -329,8 +325,8 @@ class Episode:
     ) -> tuple[WorldState, World, Mask]:
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
 
-        The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, where any
-        of `bad` is true or its state turns bad.
+        The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, if any of
+        `bad` is true or its state turns bad.
         """
         m = self.model
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=self.kept_by_name(old.kept))
@@ -352,7 +348,7 @@ class Episode:
         return {name: [next(left) for _ in initial] for name, initial in self.model.kept0.items()}
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
-        """Return ctrl and pushes, 0 where any of them is bad, and the mask of where that is."""
+        """Return ctrl and pushes, all 0 where any of them is bad, and the mask of where that is."""
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
@@ -394,7 +390,7 @@ class Episode:
         return result, obs, flatten(self.layout.info, info), sums
 
     def check_names(self, verdict: Verdict) -> None:
-        """Raise ValueError where the reward's terms or the reasons are not those of the layout, in its order."""
+        """Raise ValueError unless the reward's terms and the reasons are those of the layout, in its order."""
         for what, known, found in (
             ("terms of the reward", self.layout.rewards, verdict.terms),
             ("metrics", self.layout.metrics, verdict.metrics),
@@ -493,8 +489,9 @@ class Episode:
     def layout(self) -> Layout:
         """The layout of the task's buffers, found by running the task once.
 
-        A task of this package is known to work, and runs on plain numbers, as that is faster. A user's runs on what
-        differs from world to world: of constants, a mask would be one, such as the False of what the task does not say.
+        A task of this package is known to work, and runs on plain numbers, which is faster. A user's task runs on
+        values that differ from world to world: on constants a mask would be constant, too, such as the False of what
+        the task does not say.
         """
         if is_known(self.task):
             m = self.model
@@ -521,7 +518,7 @@ class Episode:
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
         remembered: list[Scalar],
     ) -> Layout:  # fmt: skip
-        """Run all of the task's functions once, and return the layout that they show."""
+        """Run all of the task's functions once, and return the layout that their results have."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, act, rng)
@@ -548,7 +545,7 @@ class Episode:
 
     @property
     def is_ahead(self) -> bool:
-        """True where episodes begin within steps, and begin with numbers computed ahead."""
+        """Whether episodes begin within steps, with numbers computed ahead."""
         return self.task.resets_ahead and self.mode != AutoresetMode.DISABLED and self.params is None
 
     def name(self, what: str) -> str:
@@ -556,9 +553,9 @@ class Episode:
         return f"{type(self.task).__name__.lower()}-{what}"
 
     def origin(self) -> str | None:
-        """Return a text of all that the kernels follow from, for the cache.
+        """Return a text of all that the kernels depend on, for the cache.
 
-        None for a user's task, whose Python rests on more than can be known.
+        None for a user's task, whose Python may depend on anything.
         """
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None

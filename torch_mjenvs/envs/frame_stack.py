@@ -99,7 +99,7 @@ class FrameStack:
 
 
 def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
-    """Record the kernel that moves stacks of so many pictures."""
+    """Record the kernel that moves stacks of this many pictures."""
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         old, new = b["stacks"], b["newest"]
@@ -140,7 +140,8 @@ class _Block:
 
 
 class _Memory:
-    """Memory that is lent, and lent again once nobody has it any more: new memory costs more than to write there.
+    """Blocks of memory that are lent, and lent again once their tensors are gone: new memory costs more than writing
+    there.
 
     NumPy asks Linux for large pages, as torch does not by itself.
     """

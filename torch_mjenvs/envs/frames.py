@@ -1,4 +1,4 @@
-"""Frames of single worlds by rays, where `render()` has no OpenGL, as Gymnasium's MujocoRenderer gives them."""
+"""Frames of single worlds drawn by rays when `render()` has no OpenGL, as Gymnasium's MujocoRenderer returns them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OUTPUTS = {"rgb_array": ("rgb",), "depth_array": ("depth",), "rgbd_tuple": ("rgb
 class Frames:
     """Draws single worlds of an engine, each with its own model, as `MujocoRenderer` in one of the modes of `OUTPUTS`.
 
-    config: what the free camera has in place of its usual place, by the names of `mujoco.MjvCamera`. The model is that
-    of `engine.mjmodel` when the first frame is drawn. Raises `UnsupportedModel` for what rays do not draw.
+    config: attributes of the free camera, by the names of `mujoco.MjvCamera`, in place of the defaults. The model is
+    `engine.mjmodel` when the first frame is drawn. Raises `UnsupportedModel` for what rays do not draw.
     """
 
     def __init__(self, engine: Engine, size: tuple[int, int], config: dict[str, Any]):
@@ -59,7 +59,7 @@ class Frames:
 
 
 def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:
-    """Return the free camera, which looks at the model as its first world stands, or as `config` has it."""
+    """Return the free camera, which looks at the model as its first world stands, or as `config` says."""
     model, data = engine.mjmodel, mujoco.MjData(engine.mjmodel)
     data.qpos[:] = engine.qpos[0].cpu().numpy()
     mujoco.mj_forward(model, data)
@@ -71,5 +71,5 @@ def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:
             getattr(camera, name)[:] = x
         else:
             setattr(camera, name, x)
-    camera.type = mujoco.mjtCamera.mjCAMERA_FREE  # as Gymnasium has it, whatever is tracked
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE  # as in Gymnasium, whatever is tracked
     return camera

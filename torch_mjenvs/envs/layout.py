@@ -1,4 +1,4 @@
-"""The buffers of a task's kernels: their widths, and the names of what its info has."""
+"""The buffers of a task's kernels: their widths, and the names in its info."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Layout:
 
     @property
     def logged(self) -> tuple[str, ...]:
-        """The names of the entries of info that tell of an episode."""
+        """The names of the entries of info about an episode."""
         return entries(self.rewards, self.metrics, self.ends)
 
     @property

@@ -1,7 +1,7 @@
 """A read-only MjModel for users, with MuJoCo's own attributes.
 
-The kernels are made from the model when an environment is, so writing into it later would change nothing: it raises
-ValueError. Only fields that pictures alone show may be written.
+The kernels are made from the model when an environment is constructed, so writing into it later would change nothing:
+it raises ValueError. Only fields that affect nothing but pictures may be written.
 """
 
 from __future__ import annotations

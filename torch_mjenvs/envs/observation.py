@@ -1,6 +1,6 @@
-"""The observation as a task gives it: names and groups, noise by name, and histories of k steps by name.
+"""The observation as a task gives it: names and groups, with noise and histories of k steps by name.
 
-An observation is one row of numbers in the kernel. A task's names are parts of that row, in the task's order.
+In the kernel an observation is one row of numbers. A task's names are parts of that row, in the task's order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class _Uniform:
-    """Uniform noise of this half-width: what a plain number in a task's table `noise` stands for."""
+    """Uniform noise of this half-width: the meaning of a plain number in a task's table `noise`."""
 
     width: Any
 
@@ -103,7 +103,7 @@ class Observation:
         return sum(entry.size * max(1, entry.steps) for entry in self.entries)
 
     def parts(self, form: str) -> Parts:
-        """Return the parts that users see: by name ("dict"), or as one row ("flat"), a row a group."""
+        """Return the parts that users see: by name ("dict"), or as one row ("flat"), one for each group."""
         shapes: Tree = {} if isinstance(self.shapes, Mapping) else self.shapes
         for entry in self.entries:
             shape = (entry.steps, *entry.shape) if entry.steps else entry.shape
@@ -130,9 +130,9 @@ class Observation:
         return out
 
     def row(self, values: list[Scalar], before: list[Scalar] | None) -> list[Scalar]:
-        """Return the observation: `values` of this step behind what was kept `before`.
+        """Return the observation: what was kept `before`, followed by the `values` of this step.
 
-        Where an episode begins, `before` is None, and the first values fill the histories.
+        When an episode begins, `before` is None, and the first values fill the histories.
         """
         out, at, then = [], 0, 0
         for entry in self.entries:
@@ -152,15 +152,15 @@ class Observation:
 
 
 def is_grouped(shapes: Tree) -> bool:
-    """Say whether the dict that `observe` gives is one of groups: it holds dicts, or a list named "policy"."""
+    """Return whether the dict that `observe` gives is one of groups: it holds dicts, or a list named "policy"."""
     return isinstance(shapes, Mapping) and (POLICY in shapes or any(isinstance(x, Mapping) for x in shapes.values()))
 
 
 def chosen_groups(there: Sequence[str], given: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:
-    """Return the groups that "policy" and "critic" see: those `given`, else the usual ones.
+    """Return the groups that "policy" and "critic" see: those `given`, else the default ones.
 
-    The policy sees "policy"; the critic sees the group "critic" where there is one, as in Isaac Lab, else "policy" and
-    "privileged". Raises ValueError for groups that are not there.
+    By default the policy sees "policy"; the critic sees the group "critic" if there is one, as in Isaac Lab, else
+    "policy" and "privileged". Raises ValueError for groups that the task does not have.
     """
     given = given or {}
     if not isinstance(given, Mapping) or not {*given} <= {POLICY, "critic"}:
@@ -196,7 +196,7 @@ def _paths(shapes: Tree) -> Iterator[tuple[tuple[str, ...], Shape]]:
 
 
 def _table(what: str, given: Any, known: Mapping[str, int], shapes: Tree) -> Mapping[str, Any]:
-    """Return a task's table, whose names are all known. Raises TypeError or ValueError."""
+    """Return a task's table after checking that all its names are known. Raises TypeError or ValueError."""
     if not isinstance(given, Mapping):
         if isinstance(shapes, Mapping) and given is not None:
             raise TypeError(f"{what} must be a dict by the names of observe, not {given!r}: rename a field of your own")

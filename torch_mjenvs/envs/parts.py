@@ -1,4 +1,4 @@
-"""Rows of numbers whose parts have names: a tree of shapes, and the way from rows to named views and back."""
+"""Rows of numbers whose parts have names: a tree of shapes, and conversion from rows to named views and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def leaves(tree: Tree) -> list[Any]:
 class Parts:
     """The named parts of a row of numbers, in order: `shapes` is a dict of shapes by name, or of such dicts.
 
-    Where `shapes` is a single shape there are no names: `split` and `join` then return what they are given.
+    If `shapes` is a single shape, there are no names: `split` and `join` then return what they are given.
     """
 
     def __init__(self, shapes: Tree):
@@ -43,8 +43,8 @@ class Parts:
     def join(self, tree: Tree) -> Any:
         """Return rows (..., size) made of tensors (..., *shape) by name: the inverse of `split`.
 
-        In place of a dict may be its rows. Names that `shapes` does not have are left out. Raises ValueError where one
-        is missing.
+        A dict may be given as its rows. Names that are not in `shapes` are ignored. Raises ValueError if one is
+        missing.
         """
         if not self.named:
             return tree
@@ -52,7 +52,7 @@ class Parts:
         return rows[0] if len(rows) == 1 else torch.cat(rows, -1)
 
     def columns(self, names: Sequence[str]) -> list[int]:
-        """Return the places in a row of these parts, one part behind the other, in the order of `names`."""
+        """Return the columns of these parts in a row, one part after the other, in the order of `names`."""
         places, at = {}, 0
         for name, inside in self.shapes.items():
             size = sum(map(math.prod, leaves(inside)))

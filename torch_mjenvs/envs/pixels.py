@@ -18,7 +18,7 @@ from ..compiler.scalar import Scalar
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
-from ..rendering.picture import SAMPLES, Picture, bytes_a_picture
+from ..rendering.picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from ..rendering.scene import EFFECTS
 from .contract import by_name
 from .engine import Engine
@@ -35,13 +35,18 @@ SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of a
 class PixelOptions:
     """The options of `pixels=dict(...)`.
 
-    width, height: of a picture. camera: a number or name of the model's, -1 the free one that looks at the whole model,
-    an `mujoco.MjvCamera`, or None: the model's first, where it has one. outputs: "rgb", uint8, or "depth", metres.
-    stack: so many pictures, the newest last, one behind the other in the channels; an episode begins with its first
-    picture so many times. state: whether the task's own observation is there beside them. channels_first: (channels,
-    height, width), as networks of torch have it. without: which of `shadow`, `reflection`, `skybox` to do without.
-    samples: 4 smooths edges, as MuJoCo does by default, and takes longer. action_repeat: a step is so many of the
-    task's with one action, of which the last is drawn; rewards are summed, and what has ended does not go on.
+    width, height: of a picture, in pixels.
+    camera: a number or name of a camera of the model, -1 for the free one that looks at the whole model, a
+        `mujoco.MjvCamera`, or None for the model's first camera, if it has one.
+    outputs: "rgb", uint8, or "depth", in metres.
+    stack: the number of pictures in an observation, one behind the other in the channels, the newest last. At the start
+        of an episode all are its first picture.
+    state: whether the observation also has the task's own.
+    channels_first: (channels, height, width), as torch's networks expect.
+    without: which of `shadow`, `reflection`, `skybox` to leave out.
+    samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
+    action_repeat: the number of the task's steps with one action in one step, of which only the last is drawn. Rewards
+        are summed; a world whose episode has ended is not stepped further.
     """
 
     width: int = 84
@@ -78,7 +83,7 @@ class PixelOptions:
 
 
 def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
-    """Return the options of `pixels=`; None for None. Raises TypeError for what is not a mapping, or not known."""
+    """Return the options of `pixels=`; None for None. Raises TypeError for others, and for unknown ones."""
     if given is None:
         return None
     known = list(PixelOptions.__dataclass_fields__)
@@ -91,9 +96,9 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
 
 
 def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
-    """Return `pixels=` for arguments of other libraries, if they want pictures; else what is given under this name.
+    """Return `pixels=` for the arguments of other libraries if they ask for pictures, else the given `pixels`.
 
-    Raises TypeError where both are asked for.
+    Raises TypeError if both are asked for.
     """
     if not wanted:
         return given
@@ -105,11 +110,11 @@ def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) ->
 class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
-    Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
-    (`Engine.shows_end`), and `draw_both` gives their last pictures. On CPUs the first ones of new episodes are then
-    drawn of the worlds alone that begin one, so many at a time.
+    Under SAME_STEP the kernel begins new episodes itself, so the engine keeps the states in which episodes ended
+    (`Engine.shows_end`), and `draw_both` returns their last pictures. On CPUs the first pictures of new episodes are
+    then drawn only for the worlds that begin one, in groups.
 
-    Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
+    Raises MemoryError if the pictures do not fit, and `UnsupportedModel` for a model that is not drawn.
     """
 
     def __init__(self, engine: Engine, options: PixelOptions):
@@ -132,14 +137,14 @@ class Pixels:
         self._copied: torch.Tensor | None = None  # what the user is to have, where it is there already
 
     def repeat(self, begun: torch.Tensor | None = None) -> None:
-        """Repeat the step that the engine has made, as often as `action_repeat` says: see `Engine.repeat`."""
+        """Repeat the step that the engine has made, so that there are `action_repeat` in all: see `Engine.repeat`."""
         if self.options.action_repeat > 1:
             self.engine.repeat(self.options.action_repeat - 1, begun)
 
     def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
-        """Take a picture of every world. Those of the (N,) bool mask begin an episode; None: all do.
+        """Take a picture of every world. The worlds of the (N,) bool mask begin an episode; with None, all do.
 
-        others: whether the picture counts for worlds that begin none; False leaves theirs as they were.
+        others: whether the picture counts for worlds that begin none; False leaves their stacks as they were.
         """
         self._take()
         self._copied = None
@@ -157,7 +162,7 @@ class Pixels:
     def draw_both(self, ended: torch.Tensor) -> torch.Tensor:
         """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next.
 
-        Return those that the step led to, before any reset, as `seen` has them.
+        Return the observations that the step led to, before any reset, in the form of `seen`.
         """
         self._take("final_")
         moved = self._moved()
@@ -180,7 +185,7 @@ class Pixels:
         (picture or self._picture).draw(prefix)
 
     def _moved(self) -> torch.Tensor | None:
-        """Make the latest pictures the newest of their stacks; where that makes a copy on the way, return it."""
+        """Make the latest pictures the newest of their stacks; if that makes a copy on the way, return it."""
         if self.engine.device.type != "cpu" or self.options.channels_first or torch.compiler.is_compiling():
             self.stack.move()
             return None
@@ -192,12 +197,12 @@ class Pixels:
             frames[worlds] = self.stack.filled(pictures)
 
     def seen(self) -> torch.Tensor:
-        """Return a copy of the observations of all worlds, (N, ...) as `PixelOptions.shape` has it."""
+        """Return a copy of the observations of all worlds, (N, ...) with the shape `PixelOptions.shape`."""
         found, self._copied = self._copied, None
         return self.stack.copied(self.options.channels_first) if found is None else found
 
     def load(self, frames: torch.Tensor) -> None:
-        """Put stacks, (N, height, width, channels), in place of those that are there."""
+        """Replace the stacks by these, (N, height, width, channels)."""
         self.stack.frames.copy_(frames)
         self._copied = None
 
@@ -223,10 +228,10 @@ def picture_of(
     without: Sequence[str] = (),
     samples: int = 1,
 ) -> Picture:
-    """Return what draws an engine's worlds: each with its own parameters, and what its task shows of its memory.
+    """Return a `Picture` of an engine's worlds, each with its own parameters and what its task shows of its memory.
 
-    model: that of `engine.mjmodel` as it is now. Under SAME_STEP there are pictures of ends, too, where the engine
-    keeps them: `Picture.draw("final_")`.
+    model: `engine.mjmodel` as it is now. Under SAME_STEP there are also pictures of ends if the engine keeps them:
+    `Picture.draw("final_")`.
     """
     params, task, widths = engine.layout.params, engine.task, engine.layout.memory
     columns = replace(params, model=model) if params else None
@@ -247,10 +252,8 @@ def picture_of(
     what: str | None = f"{params.names if params else ()}"
     if shows:
         what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
-    return Picture(
-        engine.mjmodel, model, camera, size, outputs, worlds, engine.num_envs, buffers, states, world, what, without,
-        samples,
-    )  # fmt: skip
+    seen = Worlds(engine.mjmodel, model, engine.num_envs, worlds, buffers, states, world, what)
+    return Picture(seen, Shot(camera, size, outputs, without, samples))
 
 
 PLACES = (

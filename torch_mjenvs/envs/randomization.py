@@ -34,7 +34,7 @@ class Draw:
         raise NotImplementedError
 
     def bounds(self, name: str, shape: tuple[int, ...]) -> tuple[list[float], list[float]]:
-        """Return `low` and `high` for each number of a parameter. Raises ValueError where they do not fit."""
+        """Return `low` and `high` for each number of a parameter. Raises ValueError if they do not fit."""
         try:
             low, high = (np.broadcast_to(np.array(x, float), shape).ravel() for x in (self.low, self.high))
         except ValueError as error:

@@ -18,7 +18,7 @@ def accessors(kind: type) -> frozenset[str]:
 
 
 def read_only(x: np.ndarray, name: str, refuse: Refuse) -> ReadOnly:
-    """Return a view of the array that calls `refuse(name)` when somebody writes into it."""
+    """Return a view of the array that calls `refuse(name)` when it is written into."""
     array = x.view(ReadOnly)
     array.flags.writeable, array.name, array.refuse = False, name, refuse
     return array

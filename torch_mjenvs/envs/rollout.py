@@ -1,4 +1,4 @@
-"""Many steps of policy and environment in one call: on a GPU one CUDA graph, on the CPU a loop."""
+"""Many steps of policy and environment in one call: one CUDA graph on a GPU, a loop on the CPU."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what
 def torchs_graphs(device: torch.device) -> object:
     """Return a value that changes when torch.compile's own CUDA graphs run, or are made, on this GPU.
 
-    Nothing public in torch tells of them. Were one replayed within a capture, torch would raise an error or, where no
-    random numbers are drawn, capture memory that it gives to others later.
+    Torch has no public way to detect them. If one were replayed within a capture, torch would raise an error or, if no
+    random numbers are drawn, capture memory that it later gives to others.
     """
     trees = sys.modules.get(MARKED_STEPS)
     manager = trees and trees.get_manager(device.index, create_if_none_exists=False)
@@ -58,10 +58,10 @@ class Waiting:
         self._versions.append(version(x))
 
     def fit(self, rows: torch.Tensor) -> bool:
-        """Whether all steps' (N, ...) tensors are there to be stacked into rows (T, N, ...), each as it was given.
+        """Whether the (N, ...) tensors of all steps still hold what was given, and can be stacked (T, N, ...).
 
-        Each must lie in memory of its own, since one buffer that the policy fills in every step holds the last one's
-        numbers only, and no operation of torch may have written there since.
+        Each must have memory of its own, since a buffer that the policy fills in every step holds only the last step's
+        numbers, and no operation of torch may have written to it since.
         """
         like = {(x.shape, x.dtype) for x in self.tensors} == {(rows.shape[1:], rows.dtype)}
         places = {x.untyped_storage().data_ptr() for x in self.tensors}
@@ -83,15 +83,15 @@ class Rollout:
     - "reward" (T, N), "terminated", "truncated", "bad_state" (T, N) bool
     - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
     - "next_obs" (N, D): what the policy would see next
-    - where the task names terms of its reward, metrics or reasons of its ends, these entries of info, as they were
-      before any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
+    - if the task names terms of its reward, metrics or reasons for ending, these entries of info, as they were before
+      any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
 
     Observations by name are dicts of such tensors, as the policy sees them.
 
-    On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
-    hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by
-    torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError. What it gives stays in
-    the graph's memory until the last step, and is written into the rollout's tensors then.
+    On a GPU the call replays one CUDA graph, without Python. So the policy must consist of operations that a graph can
+    capture, on tensors that keep their addresses: change parameters in place, as optimisers do. It may be compiled by
+    torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError. The policy's outputs
+    stay in the graph's memory until the last step, and are then written into the rollout's tensors.
     """
 
     @lasting
@@ -106,8 +106,8 @@ class Rollout:
     ):
         """Make the tensors, and on a GPU the CUDA graph.
 
-        `check` raises an exception where the engine is not to be stepped now; `parts` are those of an observation, None
-        for rows without names; `around` is the outermost wrapper, if any.
+        `check` raises an exception if the engine must not be stepped now; `parts` are those of an observation, None for
+        rows without names; `around` is the outermost wrapper, if any.
         """
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
@@ -135,7 +135,7 @@ class Rollout:
 
     @property
     def _obs(self) -> torch.Tensor:
-        """The present observations, a row a world."""
+        """The present observations, one row per world."""
         return self._engine.obs if self._around is None else self._parts.join(self._around.obs)
 
     @property
@@ -165,7 +165,7 @@ class Rollout:
         return tensors | {"next_obs": torch.zeros_like(obs)}
 
     def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return tensors like those that a step gives; the worlds are afterwards as they were before."""
+        """Return tensors like those that a step gives; the worlds are left unchanged."""
         if self._around is None:
             return {name: self._engine.view(name) for name in self._outputs} | of_last_step(self._engine)
         self._check()
@@ -198,8 +198,9 @@ class Rollout:
         return action, extras
 
     def _run(self) -> set[str]:
-        """Make the steps. Of what the policy gives, what is in `_waiting` is written down after the last of them, all
-        steps' at once. Return the names of what could not wait, which is not written down.
+        """Make the steps. Return the names of outputs in `_waiting` that could not wait; these are not stored.
+
+        The other outputs in `_waiting` are stored after the last step, for all steps at once.
         """
         if self._direct is None:
             self._run_around()
@@ -221,11 +222,11 @@ class Rollout:
         return unfit
 
     def run_by(self, make: AllSteps) -> bool:
-        """Have what `make` returns be called in place of the loop, on the CPU; say whether that can be.
+        """From now on call what `make` returns in place of the loop, on the CPU; return whether that is possible.
 
         `make` is given the run of a launch for each step, and the tensors to fill, by name, (T, N, ...). What it
-        returns is to do as the policy does: for every step to fill "action" and what else the policy gives, from "obs",
-        and then to make the step.
+        returns has to do as the policy does: in every step, fill "action" and the policy's other outputs from "obs",
+        and then make the step.
         """
         direct, rows = self._direct, self._rows
         if direct is None or not direct.takes_actions or direct.apart or self._device.type != "cpu":
@@ -252,8 +253,9 @@ class Rollout:
         out["next_obs"].copy_(obs)
 
     def _chosen(self, t: int, obs: torch.Tensor, waiting: Mapping[str, Waiting]) -> torch.Tensor:
-        """Return the policy's actions, and write down what it gives, but for what waits, and for actions that a step
-        takes as they are.
+        """Return the policy's actions, and store its outputs, except those that wait.
+
+        Actions that a step takes as they are, are not stored either.
         """
         action, extras = self._act(obs)
         for name, x in ({"action": action} | dict(extras)).items():
@@ -264,7 +266,7 @@ class Rollout:
         return action
 
     def _capture(self) -> None:
-        """Capture the CUDA graph; the worlds are afterwards as they were before."""
+        """Capture the CUDA graph; the worlds are left unchanged."""
         device, state = self._device, self._whole.state_dict()
         # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)

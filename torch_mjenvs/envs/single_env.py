@@ -35,9 +35,9 @@ def _refuse_copies(name: str) -> NoReturn:
 class TorchEnv(gymnasium.Env):
     """One world of a task behind Gymnasium's single interface: NumPy observations, Python numbers and flags.
 
-    It takes the place of a v5 environment, with the same arguments and float64 numbers; the time limit is
-    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same, except
-    `device`: None is the CPU here, where one world's numbers are wanted after every step.
+    It replaces a v5 environment, with the same arguments and float64 numbers; `gymnasium.make` adds the time limit.
+    Arguments are those of the same names of `TorchVectorEnv`, except that `device=None` means the CPU. For speed use
+    `TorchVectorEnv`.
     """
 
     _spec: EnvSpec | None = None
@@ -121,16 +121,15 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def act(self) -> np.ndarray:
-        """A copy of the activations, (na,). Raises AttributeError where no actuator of the model has one."""
+        """A copy of the activations, (na,). Raises AttributeError if no actuator of the model has one."""
         return self.engine.act[0].cpu().numpy().copy()
 
     @property
     def data(self) -> mujoco.MjData:
-        """A read-only MjData of the present state: all that mj_forward and mj_rnePostConstraint compute.
+        """A read-only MjData of the present state, with everything that mj_forward and mj_rnePostConstraint compute.
 
         In Gymnasium's own, `xpos` and other derived fields are still those from the beginning of the last substep.
-        Writing into it raises ValueError: use `set_state`. Where parameters vary, it is computed with the model as
-        loaded.
+        Writing into it raises ValueError: use `set_state`. If parameters vary, it is computed with the model as loaded.
         """
         if self._data is None:
             self._data = DataView(self.model)
@@ -139,7 +138,7 @@ class TorchEnv(gymnasium.Env):
         return self._data
 
     def _bring(self) -> None:
-        """Update `data` to the present state, where anybody has asked for it."""
+        """Update `data` to the present state, if it has been asked for."""
         if self._data is not None:
             ctrl = self.engine.ctrl[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
@@ -157,7 +156,7 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def is_healthy(self) -> bool:
-        """True where the task calls the present state healthy. AttributeError for a task without a `healthy`."""
+        """True if the task calls the present state healthy. Raises AttributeError for a task without a `healthy`."""
         world = World([float(x) for x in self.qpos], [float(x) for x in self.qvel], {}, None, None)  # type: ignore[arg-type]
         return bool(self.engine.task.healthy(world))  # type: ignore[attr-defined]
 
@@ -228,7 +227,7 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray | None = None) -> None:
-        """Set qpos (nq,), qvel (nv,) and act (na,), which is 0 where it is not given.
+        """Set qpos (nq,), qvel (nv,) and act (na,), which is 0 by default.
 
         Raises TypeError or ValueError for another type or shape, changing nothing.
         """
@@ -250,12 +249,12 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def set_params(self, values: Mapping[str, Any]) -> None:
-        """Set parameters by name. Raises ValueError for values that make no sense, and for names that do not vary."""
+        """Set parameters by name. Raises ValueError for impossible values, and for names that do not vary."""
         self._check_open()
         self.engine.set_params(values)
 
     def render(self) -> Any:
-        """Return a frame, as the render_mode says; None, with a warning, without a render_mode."""
+        """Return a frame of the kind that render_mode names; without a render_mode None, with a warning."""
         self._check_open()
         return self._camera.frame(0)
 

@@ -1,4 +1,4 @@
-"""Gymnasium's EnvSpec in a form that can be written as JSON, and made from again."""
+"""Gymnasium's EnvSpec in a form that can be written as JSON, and from which the environment can be made again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`StepGradient`: an environment step as a function of tensors that torch's autograd goes through.
+"""`StepGradient`: an environment step as a function of tensors that torch's autograd can differentiate.
 
-The step itself is the engine's kernel, with its reset. On the way back its substeps are made again, one by one, and the
-way back through each is the physics' own (`physics.step_function`). What the task does around them, its `control`
-before and all that judges the step after, has a kernel each. No gradient crosses a reset.
+The step itself is the engine's kernel, with its reset. The backward pass repeats its substeps one by one, and goes back
+through each by the adjoint of the physics (`physics.step_function`). The task's `control` before the substeps, and all
+that judges the step after them, have a kernel each. No gradient crosses a reset.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy around an environment of tensors: a wrapper that converts, and the answer to those of Gymnasium's that do not.
+"""NumPy around an environment of tensors: a wrapper that converts, and the error for Gymnasium's wrappers that need it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ OURS = IN_NUMPY - {"DictInfoToList"} | {"DtypeObservation", "FlattenObservation"
 
 
 class TorchToNumpy(VectorWrapper):
-    """Hands out NumPy arrays, and takes them as actions: for what knows no tensors, such as Gymnasium's own wrappers.
+    """Returns NumPy arrays, and takes them as actions: for code that does not work on tensors, such as Gymnasium's
+    wrappers.
 
         env = gymnasium.wrappers.vector.DictInfoToList(wrappers.TorchToNumpy(env))
 
-    Arrays of the entries of `info` are as the tensors there; further values stay. On a GPU every step waits for the
-    device.
+    Tensors in `info` become arrays, too; other values are left as they are. On a GPU every step waits for the device.
     """
 
     def __init__(self, env: VectorEnv):
@@ -50,10 +50,10 @@ def as_arrays(x: Any) -> Any:
 
 
 def refuse_wrappers_in_numpy() -> None:
-    """Raise TypeError where the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
+    """Raise TypeError if the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
 
-    An environment does not know what is around it, and such a wrapper fails only within its own step, for reasons that
-    tell nothing. So the callers are looked at: each wrapper's `reset` calls that of the one inside.
+    An environment does not know its wrappers, and such a wrapper fails only within its own step, with an error that
+    does not explain itself. So this looks at the callers: each wrapper's `reset` calls that of the one inside.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name in ("reset", "watched"):  # the second is that of `exclusive`

@@ -53,44 +53,44 @@ class TorchRLEnv(EnvBase):
         observation: for a task that names its observations. "dict" gives an entry for each name, as TorchRL's GymEnv
             does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
             all of them as td["observation"] (N, D), or a group as td["policy"].
-        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
+        max_episode_steps: an episode is truncated after this many steps; None for the task's own number, -1 for never.
         native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
             or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
             TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it
             (`episode_reward`), so that off-policy losses are NaN. False keeps it, exact.
-        info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", that shall be there
-            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it. Where a
-            task names them, the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME",
-            and the reasons of its ends "episode_end/NAME".
-        first_world: number of the first world in the random streams; with one seed, world i here is world
-            first_world + i of a larger batch.
-        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
-            each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
-        vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
+        info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", to be added as
+            observations, (N, 1) or (N, width). Entries that a reset does not have are 0 after it. If a task names them,
+            the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME", and its reasons
+            of an end "episode_end/NAME".
+        first_world: the number of this environment's first world in the random streams: with one seed, world i here is
+            world first_world + i of a larger batch.
+        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names. (low, high) multiplies
+            each number by its own factor; `Scale`, `Shift` and `Uniform` have more options. `params` has their values.
+        vary: names of further parameters that differ from world to world and are set by `set_params`, not drawn.
         pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
             9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
             `PixelOptions` has the rest.
         from_pixels, pixels_only: as TorchRL's own environments take them, for `pixels=` of this `width`, `height` and
             camera; `pixels_only=False` is its `state=True`.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
-        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
-            MujocoEnv takes them.
+        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's MujocoEnv
+            takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
     Observations are "observation" (N, D), or the task's names, and what `info_keys` names. A world whose action or
-    state is not finite, or beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" tells it
-    from others. What `step` and `reset` return is yours: no later call writes into it.
+    state is not finite, or beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" marks
+    it. What `step` and `reset` return is yours: no later call writes into it.
 
     `set_seed(seed)` gives world i the random stream (seed, first_world + i), as `TorchVectorEnv.reset(seed=seed)`.
     Before that, streams come from torch's global generator.
 
-    `reset(td, set_state=True)` puts worlds, those of the mask in td["_reset"] where there is one, into the state in td:
-    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave. What else
-    is in td counts as it is, "obs" included: of a state that you change, give what you mean alone.
-    `reset(state=...)` does so through transforms, too.
+    `reset(td, set_state=True)` sets the state of all worlds, or of those in the mask td["_reset"], to that in td: qpos
+    (N, nq) and qvel (N, nv), act (N, na) if actuators have activations, or everything that `get_state` returned.
+    Other entries of td are taken as they are, "obs" included: for a state that you change, pass only what you mean.
+    `reset(state=...)` also works through transforms.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
-    `UnsupportedModel` for a model that asks for more than there is.
+    `UnsupportedModel` for a model with a feature that is not supported.
     """
 
     _supports_set_state = True
@@ -311,16 +311,16 @@ class TorchRLEnv(EnvBase):
 
     @exclusive
     def get_state(self) -> TensorDict:
-        """Return a copy of the state of all episodes: `reset(state, set_state=True)` goes on exactly from there.
+        """Return a copy of the state of all episodes: `reset(state, set_state=True)` continues exactly from there.
 
-        It does not hold the random streams, of which later episodes are made; `engine.state_dict()` does.
+        It does not contain the random streams that later episodes draw from; `engine.state_dict()` does.
         """
         state = self.engine.state_dict()
         return TensorDict({name: state[name] for name in STATE if name in state}, self.batch_size, device=self.device)
 
     @exclusive
     def render(self, mode: str = "rgb_array") -> np.ndarray:
-        """Draw the worlds: (N, H, W, 3) bytes; with `render_worlds` one picture, of those side by side.
+        """Draw the worlds: (N, H, W, 3) bytes, or with `render_worlds` one picture of these worlds side by side.
 
         TorchRL's `PixelRenderTransform` calls this; without `render_worlds` it makes an observation of every world's
         picture.
@@ -342,29 +342,28 @@ class TorchRLEnv(EnvBase):
     def params(self) -> dict[str, torch.Tensor]:
         """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
 
-        Write into them, and what MuJoCo derives from them follows at the next step; in code that torch compiles, call
-        `set_const`. `set_params` also checks the values.
+        You may write into them; what MuJoCo derives from them is updated at the next step. In code that torch compiles,
+        call `set_const`. `set_params` also checks the values.
         """
         return self.engine.params
 
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
         """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
 
-        They stay over resets, except those that are randomised. Raises ValueError for values that make no sense, naming
-        parameter, world and rule, and for names that do not vary here; nothing has changed then.
+        Resets keep them, except those that are randomised. Raises ValueError for impossible values, naming parameter,
+        world and rule, and for names that do not vary here; nothing has changed then.
         """
         self.engine.set_params(values, mask)
 
     def set_const(self) -> None:
         """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
 
-        Only needed in code that torch compiles and in CUDA graphs, where nothing follows by itself when `params` are
-        written into.
+        Only needed in code that torch compiles and in CUDA graphs, where writing into `params` does not trigger it.
         """
         self.engine.set_const()
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
-        """Return the environment itself, as worlds stay where they were made. Raises ValueError for another device."""
+        """Return the environment itself; worlds stay on their device. Raises ValueError for another device."""
         if torch.empty(0, device=device).device != self.device:
             raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
         return self

@@ -1,7 +1,7 @@
 """Vector wrappers that change observations, rewards and actions, for tensors, in all three autoreset modes.
 
 Names, arguments and meaning are Gymnasium's where it has such a wrapper. In SAME_STEP mode info["final_obs"] is changed
-as the observation is; what is kept over steps begins anew with each episode; and a step never waits for the device.
+like the observation. State that is kept over steps begins anew with each episode. A step never waits for the device.
 
 N worlds, A numbers in an action.
 """
@@ -62,10 +62,10 @@ class _Observations(TorchVectorWrapper):
 class TransformObservation(_Observations):
     """Apply `func` to the observations (N, ...), or to all of them by name, as Gymnasium's wrapper of that name.
 
-    `single_observation_space` is the space of one world's result; None where it stays the environment's. `func` must be
-    a function of its argument alone: final observations, and a captured rollout's first one, go through it too.
+    `single_observation_space` is the space of one world's result; None if it stays the environment's. `func` must
+    depend on its argument only: final observations, and a captured rollout's first one, go through it, too.
 
-    Raises ValueError where the result is not of that shape.
+    Raises ValueError if the result is not of that shape.
     """
 
     @lasting
@@ -92,9 +92,9 @@ class TransformObservation(_Observations):
 class FlattenObservation(_Observations):
     """Flatten observations of any shape to (N, size), as Gymnasium's wrapper of that name.
 
-    Observations by name become one row, in the order of the space, which is the task's. With `sort_keys` they go in
-    alphabetical order, group by group, as Gymnasium sorts the names of a `Dict` unless told not to: what policies read
-    that were trained on dm_control's tasks through Shimmy.
+    Dict observations become one row, in the order of the space, which is the task's. With `sort_keys` they are in
+    alphabetical order, group by group, as Gymnasium sorts the names of a `Dict` by default. Policies that were trained
+    on dm_control's tasks through Shimmy read this order.
     """
 
     @lasting
@@ -136,8 +136,8 @@ class DtypeObservation(_Observations):
 class FrameStackObservation(_Observations):
     """Stack the last `stack_size` observations of the episode, (N, stack_size, ...), the latest last.
 
-    It does for each world what Gymnasium's wrapper of that name does for one environment. Where an episode has not had
-    so many yet, padding_type="reset" repeats its first one, "zero" gives zeros.
+    It does for each world what Gymnasium's wrapper of that name does for one environment. While an episode has had
+    fewer observations, padding_type="reset" repeats its first one, and "zero" fills up with zeros.
 
     Raises ValueError for a stack_size below 1 or another padding_type.
     """
@@ -298,7 +298,7 @@ class ObservationNoise(_Observations):
 class TransformReward(TorchVectorWrapper):
     """Apply `func` to the rewards (N,), as Gymnasium's wrapper of that name.
 
-    Raises ValueError where the result is not (N,).
+    Raises ValueError if the result is not (N,).
     """
 
     @lasting
@@ -319,7 +319,7 @@ class TransformReward(TorchVectorWrapper):
 class ClipReward(TransformReward):
     """Clip rewards to min_reward and max_reward, either of which may be None, as Gymnasium's wrapper of that name.
 
-    Raises `InvalidBound` where both are None, or min_reward is above max_reward.
+    Raises `InvalidBound` if both are None, or min_reward is above max_reward.
     """
 
     @lasting

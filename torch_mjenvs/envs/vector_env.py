@@ -36,7 +36,7 @@ from .to_numpy import refuse_wrappers_in_numpy
 
 
 class TorchVectorEnv(VectorEnv):
-    """`num_envs` worlds of a task behind Gymnasium's vector interface; in and out go torch tensors on `device`.
+    """`num_envs` worlds of a task behind Gymnasium's vector interface, with torch tensors in and out.
 
         env = TorchVectorEnv("Hopper", num_envs=4096)  # or gymnasium.make_vec("TorchHopper-v0", num_envs=4096)
         obs, info = env.reset(seed=0)  # (4096, 11)
@@ -45,48 +45,50 @@ class TorchVectorEnv(VectorEnv):
     Arguments:
         task: a `Task` of your own, a class of tasks, or the name of one of ours: "HalfCheetah", "Hopper", ...
         num_envs: N.
-        device: where the worlds live; None picks.
+        device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
         dtype: torch.float32 or torch.float64, of state, observation and reward.
-        autoreset_mode: as Gymnasium's SyncVectorEnv. NEXT_STEP: the step after an end starts a new episode (the
-            action is ignored, the reward is 0). SAME_STEP: the step that ends an episode also starts the next one.
-            DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises (on a GPU and in
-            compiled code it just goes on: to know would be to wait for the device).
-        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
+        autoreset_mode: as Gymnasium's SyncVectorEnv. NEXT_STEP: the step after an end starts a new episode (the action
+            is ignored, the reward is 0). SAME_STEP: the step that ends an episode also starts the next one. DISABLED:
+            you reset, with `options={"reset_mask": mask}`; stepping an ended world raises (on a GPU and in compiled
+            code it goes on instead, since checking would have to wait for the device).
+        max_episode_steps: number of steps after which an episode is truncated; None for the task's own number, -1 for
+            never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
-        observation: for a task that names its observations. "dict" gives a dict by name, (N, ...) each, in the task's
-            order; where there are groups, a dict of such dicts. "flat" gives all as one (N, D), or a dict of one
-            (N, D) for each group. They are views of one tensor.
-        first_world: the number of this environment's first world. Environments in several processes that share out
-            the numbers of one large environment, with its seed, go through its trajectories.
-        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
-            each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
-        vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
-        pixels: observations are pictures, drawn without OpenGL, and not the task's own: dict(width=84, height=84,
-            camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a reset all of
-            a stack are the first picture. `state=True` gives a dict of both, "state" and "pixels", as Gymnasium's
-            AddRenderObservation; `PixelOptions` has the rest.
-        render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`,
-            None for every world, as in Gymnasium: where there are thousands, name a few. "human" shows one world in a
-            window, at every step: the only one, or the one of `render_worlds`.
-        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
-            MujocoEnv takes them.
+        observation: for a task that names its observations. "dict" returns a dict by name, (N, ...) each, in the task's
+            order; with groups, a dict of such dicts. "flat" returns one (N, D), or a dict with one (N, D) for each
+            group. All are views of one tensor.
+        first_world: the number of this environment's first world in the random streams. With one seed, environments in
+            several processes that divide the worlds of one large environment produce its trajectories.
+        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names. (low, high) multiplies
+            each number by its own factor; `Scale`, `Shift` and `Uniform` have more options. `params` has their values.
+        vary: names of further parameters that differ from world to world and are set by `set_params`, not drawn.
+        pixels: observe pictures, drawn without OpenGL, in place of the task's own observations: dict(width=84,
+            height=84, camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a
+            reset all pictures of a stack are the first one. `state=True` gives a dict of both, "state" and "pixels",
+            like Gymnasium's AddRenderObservation; `PixelOptions` has the rest.
+        render_mode: with "rgb_array", "depth_array" or "rgbd_tuple", `render()` returns a frame for each of
+            `render_worlds`. "human" shows one world in a window at every step.
+        render_worlds: the worlds that are drawn; None for every world, as in Gymnasium. With thousands, name a few.
+        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's MujocoEnv
+            takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
-    info is a dict of tensors (N,) or (N, width), each with a bool mask under "_name" of the worlds that gave the entry:
-    a world that was reset gives only what a reset gives. An entry that no world gave is there, with a mask of False,
-    where SyncVectorEnv leaves it out: to know would be to wait for the device. Beyond Gymnasium's, `step` gives
+    info is a dict of tensors (N,) or (N, width). Each has a bool mask under "_name" of the worlds that have the entry:
+    a world that was reset has only the entries of a reset. An entry that no world has is present, with a mask of False;
+    SyncVectorEnv omits it, but checking would have to wait for the device. In addition to Gymnasium's entries, `step`
+    returns
 
     - "bad_state" (N,) bool: that world's action or state was not finite, or beyond 1e10. Its episode was ended, with
       reward 0 and the last good observation.
-    - in SAME_STEP mode always, not only when a world ended: "final_obs" (N, D) and the dict "final_info", what the step
-      led to in every world before any reset. Their masks mark the worlds that ended.
+    - in SAME_STEP mode, in every step: "final_obs" (N, D) and the dict "final_info", the results of the step in every
+      world before any reset. Their masks mark the worlds that ended.
 
-    Random numbers are a function of seed, world, number of the episode and step alone. `reset(seed=int)` gives world i
-    the stream (seed, first_world + i); a list gives each world what a lone world has with that seed, and leaves a
-    world's stream as it is where the entry is None. Before any seed is given, streams come from torch's generator.
+    Random numbers depend only on seed, world, and the numbers of the episode and the step. `reset(seed=int)` gives
+    world i the stream (seed, first_world + i). A list gives each world the stream of a single world with that seed;
+    None leaves a world's stream as it is. Before any seed is given, streams come from torch's generator.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
-    `UnsupportedModel` for a model that asks for more than there is.
+    `UnsupportedModel` for a model with a feature that is not supported.
     """
 
     _spec: EnvSpec | None = None
@@ -179,7 +181,7 @@ class TorchVectorEnv(VectorEnv):
         engine, n = self.engine, self.num_envs
         self._ready = False
         self._no_world = torch.zeros(n, dtype=torch.bool, device=self.device)
-        # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
+        # Whether to check that no ended world is stepped: on a GPU that would wait for it at every step.
         self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
         self._action_shape = (n, engine.layout.action)
         for name in ("always", "alive"):
@@ -219,7 +221,7 @@ class TorchVectorEnv(VectorEnv):
         return self._with_pixels(self._parts.split(self.engine.obs))
 
     def _seen(self, name: str, pixels: torch.Tensor | None = None) -> Observations:
-        """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none.
+        """Return "obs" or "final_obs" as users get it: by name, and a copy unless they want none.
 
         pixels: pictures of final observations.
         """
@@ -266,10 +268,10 @@ class TorchVectorEnv(VectorEnv):
         The mask is a tensor, a NumPy array or a list. Returns the observation (N, D) of all worlds, and info. Only
         worlds that are reset are seeded.
 
-        Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
-        is not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very first reset
-        leaves worlds out; nothing has changed then. A mask on a GPU without any True is taken, and resets no world: to
-        know would be to wait for the device.
+        Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that is
+        not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very first reset leaves
+        worlds out; nothing has changed then. A mask on a GPU without any True is accepted, and resets no world, since
+        checking would wait for the device.
         """
         if self.closed:
             self._refuse()
@@ -407,11 +409,11 @@ class TorchVectorEnv(VectorEnv):
         mask: torch.Tensor | None = None,
         act: torch.Tensor | None = None,
     ) -> None:
-        """Put worlds, those of the (N,) bool mask where there is one, into a state: qpos (N, nq), qvel (N, nv).
+        """Set the state of all worlds, or of those in the (N,) bool mask: qpos (N, nq), qvel (N, nv).
 
-        Where actuators have activations, act (N, na) sets them; without it they are 0 as after a reset. The count of
-        steps, and whether the episode has ended, stay as with Gymnasium's `MujocoEnv.set_state`. Raises TypeError or
-        ValueError for the wrong type, shape or device, and changes nothing then.
+        If actuators have activations, act (N, na) sets them; without it they are 0, as after a reset. The count of
+        steps and whether the episode has ended do not change, as with Gymnasium's `MujocoEnv.set_state`. Raises
+        TypeError or ValueError for the wrong type, shape or device; nothing has changed then.
         """
         if self.closed:
             self._refuse()
@@ -420,10 +422,10 @@ class TorchVectorEnv(VectorEnv):
             self._pixels.draw(None if mask is None else self.engine.reset_mask, others=False)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method once for all worlds, or read an attribute; returns one result a world, as SyncVectorEnv does.
+        """Call a method once for all worlds, or read an attribute. Returns one result per world, as SyncVectorEnv does.
 
-        A result that is a tuple already is returned as it is: `call("render")` is `render()`. A tensor with a row a
-        world is returned row by row, and anything else, which all worlds share, N times.
+        A tuple is returned as it is: `call("render")` is `render()`. A tensor with one row per world is returned row by
+        row. Anything else is shared by all worlds and returned N times.
         """
         found = getattr(self, name)
         result = found(*args, **kwargs) if callable(found) else found
@@ -434,14 +436,14 @@ class TorchVectorEnv(VectorEnv):
         return (result,) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute of every world: `get_attr("dt")`, `get_attr("qpos")`. As by `call`."""
+        """Return an attribute of every world, as `call` does: `get_attr("dt")`, `get_attr("qpos")`."""
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set "copy", "metadata", "render_worlds" or "spec" to one value, or to a list of N equal ones.
 
-        Raises AttributeError for any other name, since it would change nothing: a task's arguments, say, are compiled
-        into the kernel. Raises ValueError for N values that differ, since all worlds share the attribute.
+        Raises AttributeError for any other name, since it would have no effect: a task's arguments, for example, are
+        compiled into the kernel. Raises ValueError for N values that differ, since all worlds share the attribute.
         """
         if name not in SETTABLE:
             raise AttributeError(f"{name!r} cannot be set on a built environment, only {sorted(SETTABLE)} can")
@@ -457,8 +459,8 @@ class TorchVectorEnv(VectorEnv):
     def params(self) -> dict[str, torch.Tensor]:
         """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
 
-        Write into them, and what MuJoCo derives from them follows at the next step; in code that torch compiles, call
-        `set_const`. `set_params` also checks the values.
+        You may write into them; what MuJoCo derives from them is updated at the next step. In code that torch compiles,
+        call `set_const`. `set_params` also checks the values.
         """
         return self.engine.params
 
@@ -466,8 +468,8 @@ class TorchVectorEnv(VectorEnv):
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
         """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
 
-        They stay over resets, except those that are randomised. Raises ValueError for values that make no sense, naming
-        parameter, world and rule, and for names that do not vary here; nothing has changed then.
+        Resets keep them, except those that are randomised. Raises ValueError for impossible values, naming parameter,
+        world and rule, and for names that do not vary here; nothing has changed then.
         """
         if self.closed:
             self._refuse()
@@ -477,8 +479,7 @@ class TorchVectorEnv(VectorEnv):
     def set_const(self) -> None:
         """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
 
-        Only needed in code that torch compiles and in CUDA graphs, where nothing follows by itself when `params` are
-        written into.
+        Only needed in code that torch compiles and in CUDA graphs, where writing into `params` does not trigger it.
         """
         if self.closed:
             self._refuse()
@@ -496,9 +497,9 @@ class TorchVectorEnv(VectorEnv):
             rollout = env.capture(policy, 32)
             data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
 
-        `policy` takes observations, (N, D) or by name as `step` gives them, and gives actions (N, A), or a tuple of
-        those and a dict of further tensors (N, ...) to record. It runs without gradients. Episodes go on from call to
-        call, and `step` may come between.
+        `policy` takes observations, (N, D) or by name as `step` returns them, and returns actions (N, A), or a tuple of
+        these and a dict of further tensors (N, ...) to record. It runs without gradients. Episodes continue from call
+        to call, and you may call `step` in between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
         for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead"), and for pixels beside
@@ -513,16 +514,16 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
+        """Return copies of the worlds' full state: an environment that loads them continues from here, bit for bit."""
         pixels = {"pixels": self._pixels.stack.frames.clone()} if self._pixels else {}
         return self.engine.state_dict() | pixels | {"ready": torch.tensor(self._ready, device="cpu")}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from the `state_dict` of an environment with the same arguments, on whatever device it was.
+        """Continue from the `state_dict` of an environment with the same arguments, on any device.
 
-        Raises ValueError for the state of another task, number of worlds or dtype, TypeError for anything but a state,
-        and changes nothing then.
+        Raises ValueError for the state of another task, number of worlds or dtype, TypeError for anything but a state;
+        nothing has changed then.
         """
         if self.closed:
             self._refuse()
@@ -543,7 +544,7 @@ class TorchVectorEnv(VectorEnv):
         return None if self.render_mode in (None, "human") else frames
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the window and free what drawing holds."""
+        """Close the window and free the resources of drawing."""
         self._camera.close()
 
 

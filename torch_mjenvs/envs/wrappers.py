@@ -1,8 +1,8 @@
 """Gymnasium's vector wrappers that normalise, record and rescale, for tensors.
 
-Gymnasium's own know NumPy only. Names, arguments and meaning are those of `gymnasium.wrappers.vector`; each wrapper
-says where it differs. They go around a `TorchVectorEnv`, around each other, and around stock wrappers that take tensors
-(`TransformObservation`, ...), in all three autoreset modes. What they keep lies in tensors at fixed addresses, and a
+Gymnasium's own support NumPy only. Names, arguments and meaning are those of `gymnasium.wrappers.vector`; each
+docstring says where a wrapper differs. They wrap a `TorchVectorEnv`, each other, and stock wrappers that work on
+tensors (`TransformObservation`, ...), in all three autoreset modes. Their state is in tensors at fixed addresses, and a
 step never waits for the device.
 
 N worlds.
@@ -69,8 +69,9 @@ class TorchVectorWrapper(VectorWrapper):
     def capture(self, policy: Policy, steps: int) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call, as `TorchVectorEnv.capture` does.
 
-        The policy sees, and the rollout has, what the wrappers give. What wrappers add to info, they keep themselves,
-        as in `RecordEpisodeStatistics.return_queue`, whose seconds stand still while a GPU replays.
+        The policy sees, and the rollout records, what the wrappers return. Entries that wrappers add to info are not
+        recorded: read what a wrapper keeps, such as `RecordEpisodeStatistics.return_queue`. The seconds that it records
+        do not advance while a GPU replays.
 
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
@@ -79,7 +80,7 @@ class TorchVectorWrapper(VectorWrapper):
         return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
 
     def _restarting(self) -> torch.Tensor | None:
-        """Return the worlds, (N,) bool, that the next step will only reset; None in modes where no step does that."""
+        """Return the worlds, (N,) bool, that the next step will only reset; None in modes without such steps."""
         if self._mode is not AutoresetMode.NEXT_STEP:
             return None
         done: torch.Tensor = self.unwrapped.engine.done  # type: ignore[attr-defined]
@@ -101,8 +102,7 @@ class TorchVectorWrapper(VectorWrapper):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of all that this wrapper keeps, and, with names that begin with "env.", of the environment
-        inside.
+        """Return copies of this wrapper's state and, with names that begin with "env.", of the environment inside.
         """
         own = {name: x.clone() for name, x in self._state().items()}
         return own | {f"env.{name}": x for name, x in self._inner().state_dict().items()}
@@ -135,10 +135,10 @@ def without_bounds(box: Box) -> Box:
 
 
 class RunningMeanStd:
-    """Mean and variance of all rows seen so far, in float64, as Gymnasium's class of that name.
+    """Mean and variance of all rows seen so far, in float64, like Gymnasium's class of that name.
 
-    Batches of n rows of some shape come in; `mean` and `var` have that shape, `count` is one number. They begin as
-    `epsilon` rows of mean 0 and variance 1.
+    `update` takes batches of n rows of the shape `shape`. `mean` and `var` have that shape, `count` is one number. They
+    begin as `epsilon` rows of mean 0 and variance 1.
     """
 
     @lasting
@@ -175,9 +175,9 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
-    Both are there in every step, as are this environment's other entries of info. Where the task names terms of its
+    Both are present in every step, like this environment's other entries of info. If the task names terms of its
     reward, metrics or reasons of its ends, there are dicts of these, (N,) by name: "rewards", the sum of a term over
-    the episode; "metrics", the mean of a metric; "ends", 1 where the reason ended it.
+    the episode; "metrics", the mean of a metric; "ends", 1 if the reason ended the episode.
 
     `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
     `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
@@ -304,10 +304,10 @@ class LogEpisodes(TorchVectorWrapper):
 
     They are what the task names: "episode_reward/NAME", the sum of a term of the reward; "episode_mean/NAME", a metric;
     "episode_end/NAME", the share of the episodes that the reason ended, from 0 to 1; and "episode_length". Each is a
-    tensor of one number, on the device. Where no episode ended, they are those of the last step in which one did, and
-    NaN before the first.
+    tensor of one number, on the device. If no episode ended, they are those of the last step in which one did, and NaN
+    before the first.
 
-    Raises ValueError for a task that names none of these, and in `step` where the key is in info already.
+    Raises ValueError for a task that names none of these, and in `step` if the key is in info already.
     """
 
     @lasting
@@ -331,14 +331,14 @@ class LogEpisodes(TorchVectorWrapper):
 
 
 class NormalizeObservation(TorchVectorWrapper):
-    """Normalise observations to mean 0 and variance 1, by the moments `obs_rms` of those seen so far.
+    """Normalise observations to mean 0 and variance 1: (obs - mean) / sqrt(var + epsilon).
 
-    (obs - mean) / sqrt(var + epsilon). Moments take in what `reset` and `step` return, before it is normalised by them;
-    `update_running_mean = False` freezes them.
+    `obs_rms` has the mean and variance of all observations that `reset` and `step` have returned so far, including
+    those being normalised; `update_running_mean = False` freezes them.
 
     Gymnasium's wrapper of that name works in NEXT_STEP mode, gives float32, and refuses to reset a part of the worlds.
-    Here the dtype stays the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode
-    info["final_obs"] is normalised too, but not taken into the moments, since no policy acts on it.
+    Here the dtype stays the environment's; a reset of a part adds only these worlds' observations; and in SAME_STEP
+    mode info["final_obs"] is normalised, too, but not added to `obs_rms`, since no policy acts on it.
 
     Of observations by name, each number has moments of its own; `obs_rms` holds them in the order of the space.
 
@@ -387,7 +387,7 @@ class NormalizeObservation(TorchVectorWrapper):
         return self.observations(obs)
 
     def observations(self, observations: Observations) -> Observations:
-        """Return observations (..., *shape), or such by name, normalised by the present moments."""
+        """Return observations (..., *shape), or a dict of them, normalised by the present `obs_rms`."""
         return self._parts.split(self._normalised(self._parts.join(observations)))
 
     def _normalised(self, rows: torch.Tensor) -> torch.Tensor:
@@ -403,8 +403,8 @@ class NormalizeReward(TorchVectorWrapper):
 
     reward / sqrt(var + epsilon), with the variance `return_rms` of `accumulated_reward` (N,), where `accumulated_reward
     = gamma * accumulated_reward * (1 - terminated) + reward`; `update_running_mean = False` freezes the variance. As in
-    Gymnasium's, steps that only reset a world do not count, and except in SAME_STEP mode the sum runs on over the end
-    of an episode that was truncated. A reset of a part of the worlds clears their sums, where Gymnasium's clears all.
+    Gymnasium's, steps that only reset a world do not count, and except in SAME_STEP mode the sum continues after a
+    truncation. A reset of a part of the worlds clears their sums; Gymnasium's clears all.
 
     Raises `InvalidBound` for a gamma outside 0 to 1, or unless epsilon is above 0.
     """
@@ -457,7 +457,7 @@ class RescaleAction(TorchVectorWrapper):
 
     Both bounds are numbers or NumPy arrays (A,). Actions beyond them are not clipped here.
 
-    Raises `InvalidBound` where min_action equals max_action; ValueError where it is above, for arrays of another shape,
+    Raises `InvalidBound` if min_action equals max_action; ValueError if it is above, for arrays of another shape,
     and where the environment's own range is infinite.
     """
 

@@ -18,7 +18,7 @@ def total(parts: Sequence[Scalar]) -> Scalar:
 
 
 def gradient(parts: int) -> Program:
-    """Record the sum of so many parts of a gradient, times what is 0 for parameters that stay, and its square."""
+    """Record the sum of this many parts of a gradient, times what is 0 for parameters that stay, and its square."""
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
         g = total(b["parts"]) * b["trained"][0]
@@ -29,7 +29,7 @@ def gradient(parts: int) -> Program:
 
 
 def clipping(parts: int, most: float) -> Program:
-    """Record the factor that holds a gradient's norm to `most`, from so many sums of squares."""
+    """Record the factor that holds a gradient's norm to `most`, from this many sums of squares."""
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
         return {"factor": [minimum(most / (sqrt(total(b["squares"])) + 1e-6), 1.0)]}

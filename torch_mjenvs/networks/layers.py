@@ -1,4 +1,5 @@
-"""The description of a network: its dense layers, with layer norm or without, and where their parameters stand."""
+"""The description of a network: its dense layers, with layer norm or without, and where their parameters are in memory.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +76,9 @@ class Block:
 class Layout:
     """A memory in which parameters of networks stand in whole vectors, or in whole blocks of as many rows.
 
-    `blocks` has all of them: the networks', then `others`, which are so many numbers of the vector that the networks
-    describe, from a place on. Here `networks` describes the former; the latter stand from `others` on. All are within
-    `size` numbers; what lies between them is 0.
+    `blocks` has all of them: the networks', then `others`, given by their first place and their number in the
+    vector that the networks describe. Here `networks` describes the former; the latter stand from `others` on. All are
+    within `size` numbers; what lies between them is 0.
     """
 
     def __init__(self, networks: Sequence[Network], others: tuple[int, int], lanes: int, blocks: bool = False):

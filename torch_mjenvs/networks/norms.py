@@ -22,7 +22,7 @@ Body = Callable[[dict[str, list[Any]]], dict[str, list[Any]]]
 
 
 class LayerNorm:
-    """Layer norm of the so many `units` of a layer: `x` is what is normalised, and `theta` all parameters."""
+    """Layer norm of a layer with this many `units`: `x` is what is normalised, and `theta` all parameters."""
 
     def __init__(self, norm: Norm, units: int, theta: Matrix, scratch: Scratch):
         self.norm, self.units = norm, units

@@ -228,5 +228,5 @@ def slope(name: str) -> Program:
 
 
 def _needs_input(name: str) -> bool:
-    """Say whether an activation's slope follows from its input, which then is kept beside its output."""
+    """Return whether an activation's slope follows from its input, which then is kept beside its output."""
     return any(e.op == "load" and e.attr == (0, 0) for e in slope(name).live)

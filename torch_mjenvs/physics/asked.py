@@ -1,4 +1,4 @@
-"""`Asked`: what kernels of a model are to read, write and let vary."""
+"""`Asked`: a model, and what its kernels are to read, write and let vary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Asked:
         return self.columns.world(b["params"], b["derived"]) if self.vary else self.model
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
+        """Return the shapes of inputs and outputs in one world: mjData's, except that M is the whole matrix."""
         fields = {name: self._shape(name) for name in self.inputs + self.outputs}
         return {
             name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)

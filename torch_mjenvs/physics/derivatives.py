@@ -1,6 +1,6 @@
 """Derivatives of a step by the state, the controls and the parameters it starts from: mjd_transitionFD, but exact.
 
-The step is recorded as ever, and its derivatives beside it, in forward mode (`compiler.derivatives`). The solver's
+The step is recorded as usual, and its derivatives next to it, in forward mode (`compiler.derivatives`). The solver's
 search has none: its solution has that of the equation which it solves.
 
 Changes of positions are rotation vectors where positions are quaternions, in the body's frame: tangents, of which there

@@ -4,8 +4,8 @@ A model is structure (integers, trees, which geoms may touch) and numbers. A wor
 numbers that vary are scalars like any other: loads of a kernel, or tensors (B,). All others stay constants and fold
 away, so that nothing is paid for what does not vary.
 
-What MuJoCo derives by mj_setConst follows per world, too (`set_const`): once, whenever parameters change. So beside the
-columns of parameters there are columns of what is derived from them.
+What MuJoCo derives from them by mj_setConst is computed per world, too (`set_const`), once whenever parameters change.
+So there are columns of parameters and columns of what is derived from them.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def vary(m: Model, values: Mapping[str, Any]) -> Model:
-    """Return the model with these parameters, and what mj_setConst would derive from them.
+    """Return the model with these parameters and with what mj_setConst derives from them.
 
     Values are nested sequences of scalars, or tensors (B, ...) for B worlds. Raises ValueError for a name that cannot
-    vary, or values of another shape.
+    vary, and for values of the wrong shape.
     """
     known = check_names(m, values)
     world = _replaced(m, as_rows(m, {name: values[name] for name in known}))
@@ -119,8 +119,8 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 def deciding(m: Model) -> tuple[str, ...]:
     """Return the names of the parameters on which derived ones depend.
 
-    `actuator_gear` is one if actuators give armature or have a force that goes by actuator_acc0; the paths of tendons
-    are, if any tendon constrains or has armature, or any actuator has such a force.
+    `actuator_gear` is one of them if actuators give armature or have a force that depends on actuator_acc0. The paths
+    of tendons are if any tendon constrains or has armature, or any actuator has such a force.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(forces_by_acc0(m) or gives_armature(m))
     if forces_by_acc0(m) or constrained_tendons(m) or tendons_with_armature(m):
@@ -133,7 +133,7 @@ def deciding(m: Model) -> tuple[str, ...]:
 class Columns:
     """The columns of a world's parameters, each parameter in MuJoCo's order, and of what is derived from them.
 
-    only: of some parameters, the rows that vary; others have columns, too, and are constants.
+    only: the rows that vary, for some of the parameters; their other rows have columns, too, but are constants.
     """
 
     model: Model
@@ -179,7 +179,7 @@ class Columns:
         return [*out, ("poison", ())]
 
     def _of_still_bodies(self) -> set[str]:
-        """Return the parameters that only say where bodies are that nothing moves, and from which nothing follows."""
+        """Return the parameters that only pose bodies that nothing moves: nothing is derived from them."""
         m = self.model
         if derived_data(m) or any(kind != WrapType.JOINT for kind in m.wrap_type):
             return set()
@@ -219,7 +219,7 @@ class Columns:
     def derive(self, columns: Vec) -> list[Scalar]:
         """Return the derived columns from a world's parameters. mj_setConst.
 
-        The last one is NaN where the parameters make no sense, else 0.
+        The last one is NaN where the parameters are impossible, else 0.
         """
         given, world = self.given(columns), _replaced(self.model, self.values(columns))
         found = set_const(world) if len(self.derived) > 1 else {}
@@ -230,8 +230,8 @@ class Columns:
     def world(self, columns: Vec, derived: Vec) -> Model:
         """Return the model of a world, from its columns of parameters and of what is derived.
 
-        What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
-        once, and not in every iteration.
+        What depends on parameters alone is computed here, so that a kernel does so once before its loops, and not in
+        every iteration.
         """
         world = _replaced(self.model, self.values(columns))
         new: dict[str, Any] = {}
@@ -272,9 +272,9 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
 
 
 def _ordered(m: Model, name: str, rows: Sequence[Vec]) -> Mask:
-    """Return where the ranges that are in use begin before they end.
+    """Return the mask of where each range in use begins before it ends.
 
-    Both ends of a limit may be near at once only where they are in the model, since that is structure.
+    Both ends of a limit may be near at once only if they are in the model, since that is structure.
     """
     out: Mask = True
     for i, (low, high) in enumerate(rows):
@@ -289,7 +289,7 @@ def _ordered(m: Model, name: str, rows: Sequence[Vec]) -> Mask:
 
 
 def _sized(m: Model, rows: Sequence[Vec]) -> Mask:
-    """Return where geoms of shapes that can touch have sizes greater than 0."""
+    """Return the mask of where geoms of shapes that can touch have sizes greater than 0."""
     numbers = {kind: shape.nsize for kind, shape in SHAPES.items()}
     return logical_and(
         *(x > 0.0 for row, kind in zip(rows, m.geom_type, strict=True) for x in row[: numbers.get(kind, 0)])
@@ -302,7 +302,7 @@ def _same_format(m: Model, name: str, rows: Sequence[Any]) -> Mask:
 
 
 def _carries(m: Model, name: str, rows: Sequence[Any]) -> Mask:
-    """Return where each body with joints, with what is welded to it, has mass (or inertia)."""
+    """Return the mask of where each body with joints, together with what is welded to it, has mass (or inertia)."""
     out: Mask = True
     for i in range(1, m.nbody):
         if m.body_weldid[i] == i:
@@ -313,7 +313,7 @@ def _carries(m: Model, name: str, rows: Sequence[Any]) -> Mask:
 
 
 def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
-    """Return the model with these parameters, normalized, and without what mj_setConst would derive from them."""
+    """Return the model with these parameters, normalized, but without what mj_setConst derives from them."""
     new = dict(values)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
@@ -336,7 +336,7 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
 
 
 def _is_still(m: Model, name: str, rows: Sequence[Vec]) -> bool:
-    """Return whether these rows differ from the model's in nothing but where bodies are that nothing moves."""
+    """Return whether these rows differ from the model's only in the poses of bodies that nothing moves."""
     if name not in ("body_pos", "body_quat"):
         return False
     return all(x is y or m.body_weldid[i] == 0 for i, (x, y) in enumerate(zip(rows, getattr(m, name), strict=True)))
@@ -352,7 +352,7 @@ def names_of(m: Model, name: str) -> tuple[str, ...]:
 
 
 def rows_of(m: Model, only: Mapping[str, Sequence[str | int]]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of these elements by parameter, in order. Raises KeyError or IndexError for an unknown one."""
+    """Return the row numbers of these elements by parameter. Raises KeyError or IndexError for an unknown one."""
     return {
         name: tuple(sorted({find(name.split("_")[0], names_of(m, name), x) for x in which}))
         for name, which in only.items()
@@ -377,7 +377,7 @@ def leaves(x: Any) -> list[Any]:
 
 
 def floats(xs: list[Scalar]) -> list[Scalar]:
-    """Return numbers with floats in place of ints, as a buffer of floats wants them."""
+    """Return numbers with floats in place of ints, as a buffer of floats needs them."""
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 

@@ -1,7 +1,7 @@
 """MuJoCo's pipeline: the stages in MuJoCo's order, from a state to its accelerations and all that follows.
 
-A `Data` runs a stage when one of its fields is first asked for, so whoever needs little computes little. `forward` asks
-for all that a step needs.
+A `Data` runs a stage when one of its fields is first asked for, so only what is needed is computed. `forward` asks for
+all that a step needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .sensors.sensor import sensor
 from .solver.newton import constraint_force, newton, rne_post_constraint
 from .solver.noslip import no_slip
 
-# mj_fwdPosition, but for what needs velocities as well
+# mj_fwdPosition, except what needs velocities as well
 FWD_POSITION: tuple[Stage, ...] = (
     kinematics,  # where bodies, joints, geoms and sites are
     com_pos,  # centres of mass, inertias, motion axes
@@ -92,8 +92,7 @@ OF_ACCELERATIONS = tuple(name for stage in LATE for name in stage.computes)
 def compute(d: Data, stages: Iterable[Stage]) -> None:
     """Compute all fields of these stages, in the stages' order.
 
-    That order, and not the one in which they happen to need each other, makes a kernel's code follow MuJoCo's, whoever
-    asks for what first.
+    So a kernel's code follows MuJoCo's order, whatever field is asked for first.
     """
     for stage in stages:
         for name in stage.computes:
@@ -115,9 +114,9 @@ def derive(
     act: Vec = (),
     **pushes: Any,
 ) -> Data:
-    """Return mjData at a state; only what is read of it is computed.
+    """Return mjData at a state; only the fields that are read are computed.
 
-    qacc: where the solver ended, if that is known. pushes: as for `step`.
+    qacc: the solver's solution, if it is known. pushes: as for `step`.
 
     Raises ValueError for a wrong number of activations.
     """

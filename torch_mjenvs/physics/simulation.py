@@ -193,7 +193,7 @@ def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, tor
 
 
 class Simulation(Varied):
-    """The physics of `torch_mjenvs.Simulation`, which adds pictures, and says what its arguments and tensors are."""
+    """The physics of `torch_mjenvs.Simulation`, which adds pictures and documents the arguments and tensors."""
 
     @lasting
     def __init__(
@@ -239,21 +239,26 @@ class Simulation(Varied):
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], _Linearize] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
-        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
-        if "eq_active" in self.inputs:
-            start["eq_active"] = [float(x) for x in m.eq_active0]
-        if m.nmocap:
-            start |= {"mocap_pos": [m.body_pos[i] for i in ids], "mocap_quat": [m.body_quat[i] for i in ids]}
+        mocap = [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         self._start = {
             name: launch.mark_static_address(torch.tensor(x, dtype=self.dtype, device=self.device))
-            for name, x in start.items()
+            for name, x in self._initial(mocap).items()
         }
-        self._mocap_bodies = launch.mark_static_address(torch.tensor(ids, dtype=torch.int64, device=self.device))
+        self._mocap_bodies = launch.mark_static_address(torch.tensor(mocap, dtype=torch.int64, device=self.device))
         if self.vary:
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         self.reset()
+
+    def _initial(self, mocap: list[int]) -> dict[str, Sequence[Any]]:
+        """Return what `reset` puts into the buffers that it does not zero, by name. mocap: numbers of bodies."""
+        m = self.model
+        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
+        if "eq_active" in self.inputs:
+            start["eq_active"] = [float(x) for x in m.eq_active0]
+        if mocap:
+            start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
+        return start
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
     qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
@@ -261,7 +266,7 @@ class Simulation(Varied):
     ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
 
     def sensor(self, name: str) -> torch.Tensor:
-        """Return what a sensor gave in every world, (N, dim): of the output `sensor:NAME`, or of `sensordata`.
+        """Return the values of a sensor in every world, (N, dim), from the output `sensor:NAME` or from `sensordata`.
 
         Raises KeyError for a sensor that the model does not have, ValueError for one that is not computed.
         """
@@ -294,9 +299,9 @@ class Simulation(Varied):
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse what no step would read, but for a user's subclass, which may have attributes of its own.
+        """Refuse attributes that no step would read. A user's subclass may have attributes of its own.
 
-        What was changed in place, as by `sim.qvel += 1`, is there already.
+        What was changed in place, as by `sim.qvel += 1`, is already there.
         """
         theirs = type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
         made = "_written" in self.__dict__
@@ -306,7 +311,7 @@ class Simulation(Varied):
             raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how `copy.deepcopy` and pickle make it anew: its code is built again, or found on disk."""
+        """Return how `copy.deepcopy` and pickle make a new one: its code is built again, or found on disk."""
         made = self._mjmodel, self.num_worlds, str(self.device), self.dtype, self.outputs, self.vary, self.inputs
         return _again, (type(self), made, {name: x.clone() for name, x in self._buffers.items()})
 
@@ -341,18 +346,20 @@ class Simulation(Varied):
         params: Sequence[str] = (),
         outputs: Sequence[str] = (),
     ) -> Linearization:
-        """Return the derivatives of `nstep` steps under constant ctrl, by where they start and by ctrl: exact ones.
+        """Return the exact derivatives of `nstep` steps under constant ctrl, by the state that they start from and by
+        ctrl.
 
-        A (..., n, n) and B (..., n, nu) are of (positions, velocities, activations), n = 2 nv + na, in the meaning and
-        order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame. P (..., n, np) is
-        by parameters that vary, `params` by name, and by what mj_setConst derives from them. C (..., ny, n) and D
-        (..., ny, nu) are of `outputs`, named as the simulation's own, as the last step leaves them. What has several
-        numbers is flat, one name after the other; what is not asked for is empty.
+        A (..., n, n) and B (..., n, nu) are derivatives of (positions, velocities, activations), n = 2 nv + na, in the
+        meaning and order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame. P (...,
+        n, np) is by the parameters named in `params`, including the effect of what mj_setConst derives from them. C
+        (..., ny, n) and D (..., ny, nu) are derivatives of `outputs`, named like the simulation's own, as the last step
+        leaves them. The numbers of several names are flat, one name after the other. Fields that are not asked for are
+        empty.
 
-        qpos (..., nq), qvel (..., nv), ctrl (..., nu) and act (..., na) are those of the worlds, (N, ...), where not
-        given; leading dimensions are broadcast, say to knots x worlds. Parameters, mocap bodies and inputs are always
-        the worlds'. Nothing is changed. The kernel is built on first use, which may take many times as long as that of
-        a step.
+        qpos (..., nq), qvel (..., nv), ctrl (..., nu) and act (..., na) are by default those of the worlds, (N, ...);
+        leading dimensions are broadcast, for example to knots x worlds. Parameters, mocap bodies and inputs are always
+        those of the worlds. The call changes nothing. The kernel is built on first use, which may take many times as
+        long as for a step.
 
         Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape, an unknown
         output or a parameter that does not vary here.
@@ -392,19 +399,19 @@ class Simulation(Varied):
         params: Mapping[str, Any] | None = None,
         clip_adjoint: float | None = None,
     ) -> Transition:
-        """Return the state after `nstep` steps under constant ctrl, as a function that torch's autograd goes through.
+        """Return the state after `nstep` steps under constant ctrl; torch's autograd can differentiate the call.
 
-        qpos (..., nq), qvel (..., nv), ctrl (..., nu), act (..., na) and `params`, tensors (..., *shape) by name of
-        those that vary, are those of the worlds, (N, ...), where not given; leading dimensions are broadcast. There are
-        gradients by all of them, by parameters with what mj_setConst derives from them. Mocap bodies and inputs are
-        always the worlds', and have none. Nothing is changed.
+        qpos (..., nq), qvel (..., nv), ctrl (..., nu), act (..., na) and `params`, tensors (..., *shape) by names of
+        varying parameters, are by default those of the worlds, (N, ...); leading dimensions are broadcast. All of them
+        have gradients; those by parameters include the effect of what mj_setConst derives from them. Mocap bodies and
+        inputs are always those of the worlds, and have no gradients. The call changes nothing.
 
-        Gradients are exact, as those of `linearize`. Of a quaternion's only that by rotations has a meaning. They have
-        no gradients themselves. Each step is a kernel, and so are its way back and its tangents (`torch.func.jvp`),
-        built on first use.
+        Gradients are exact, like the derivatives of `linearize`, and cannot be differentiated again. The gradient by a
+        quaternion is meaningful along rotations only. Each step is a kernel; its backward pass and its tangents
+        (`torch.func.jvp`) are kernels that are built on first use.
 
-        clip_adjoint: the greatest length that the adjoint of a world's state after a step (positions, velocities and
-        activations together) has on its way back; a longer one is scaled down. None: they are exact.
+        clip_adjoint: the greatest length of the adjoint of a world's state after a step (positions, velocities and
+        activations together) in the backward pass; a longer one is scaled down. None: gradients are exact.
 
         Raises UnsupportedModel in backward, naming what of the model has no gradients; ValueError for another shape,
         a parameter that does not vary here or a bound that is not positive.
@@ -420,15 +427,7 @@ class Simulation(Varied):
         for name, x in self._given(**other).items() if other else ():
             known[name] = (other[name] if isinstance(other[name], torch.Tensor) else x).to(self.dtype)
         if self.vary and given_params:
-            shapes, flat = self._asked.columns.shapes, []
-            for name, present in self.params.items():
-                x, n = given_params.get(name, present), torch.Size(shapes[name]).numel()
-                x = torch.as_tensor(x, device=self.device).to(self.dtype)
-                if x.shape[x.ndim - len(shapes[name]) :] != shapes[name]:
-                    raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shapes[name]))})")
-                flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
-            lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
-            known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
+            known["params"] = self._flat_params(given_params)
         rows, shape = self._begun(takes, known)
         for name, x in rows.items():  # what is the worlds' own is copied: the next step changes it unseen by autograd
             if name != WARM:
@@ -443,11 +442,27 @@ class Simulation(Varied):
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
 
+    def _flat_params(self, given: Mapping[str, Any]) -> torch.Tensor:
+        """Return all parameters that vary in one tensor (..., columns): those given, and the worlds' for others.
+
+        Raises ValueError for one of another shape.
+        """
+        shapes, flat = self._asked.columns.shapes, []
+        for name, present in self.params.items():
+            x, n = torch.as_tensor(given.get(name, present), device=self.device).to(self.dtype), len(shapes[name])
+            if x.shape[x.ndim - n :] != shapes[name]:
+                raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shapes[name]))})")
+            flat.append(x.reshape(*x.shape[: x.ndim - n], torch.Size(shapes[name]).numel()))
+        lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
+        return torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
+
     def _begun(
         self, takes: Mapping[str, int], known: dict[str, torch.Tensor]
     ) -> tuple[dict[str, torch.Tensor], torch.Size]:
-        """Return what a step starts from, (..., size) by name, and the leading dimensions: the worlds' own, where not
-        known. A warm start is theirs, or 0: the solver ends where it ends, wherever it starts.
+        """Return what a step starts from, (..., size) by name, and the leading dimensions.
+
+        What is not known is taken from the worlds. So is the warm start if shapes match; else it is 0, as the solution
+        does not depend on it.
         """
         own = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
         lead = [x.shape[:-1] for name, x in (known | own).items() if name != WARM]
@@ -479,7 +494,7 @@ class Simulation(Varied):
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
-        """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData.
+        """Set every world, or those of the (N,) bool mask, to the model's initial state. mj_resetData.
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """

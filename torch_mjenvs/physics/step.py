@@ -31,7 +31,7 @@ def step(
 ) -> State:
     """Return the state after one step. mj_step.
 
-    Its `Last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
+    If `final`, its `Last` has cfrc_ext: what mj_rnePostConstraint would compute after the step.
 
     pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
     lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
@@ -72,7 +72,7 @@ def step(
 
 
 def _kept(m: Model, state: State) -> dict[str, list[Scalar]]:
-    """Return what a step from this state keeps, as it is before it."""
+    """Return the kept state (see `Model.kept0`) before a step from this state."""
     return {name: state.kept.get(name, list(initial)) for name, initial in m.kept0.items()}
 
 
@@ -87,7 +87,7 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
 
 
 def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:
-    """Return what a step from d to these positions keeps. mj_advance."""
+    """Return the kept state (see `Model.kept0`) after a step from d to these positions. mj_advance."""
     plastic = {"plastic": yielded(m, d, qpos)} if m.plastic0 else {}
     return plastic | ({"history": recorded(m, d)} if m.history0 else {})
 
@@ -95,9 +95,9 @@ def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]
 def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
     """Return mjData as the step that led to this state leaves it.
 
-    After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what
-    they alone rest on, it evaluates once a step: in the first stage. So are the lengths of actuators that it leaves,
-    where set points are held to a turn, and of tendons, where springs yield. qacc alone is the mean of the stages.
+    After a Runge-Kutta step MuJoCo's fields come from several evaluations. Most are of the last stage. Sensors, and
+    fields that only they need, are evaluated once per step, in the first stage. So are the lengths of actuators if set
+    points are held to a turn, and those of tendons if springs yield. Only qacc is the mean of the stages.
 
     Raises ValueError for a state that no step led to.
     """
@@ -131,8 +131,8 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
 def refreshed(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
     """Return mjData as mj_step1 leaves it after the step that led to this state; dm_control's `legacy_step`.
 
-    What rests on positions and velocities is of the state itself. Forces of actuators, accelerations, and all that
-    rests on them, sensors included, are as the step left them.
+    Fields that depend on positions and velocities are of the state itself. Forces of actuators, accelerations, and all
+    that depends on them, sensors included, are as the step left them.
 
     Raises ValueError for a state that no step led to.
     """

@@ -1,4 +1,6 @@
-"""`StepFunction`: a physics step as a function of tensors that torch's autograd goes through, and its three kernels."""
+"""`StepFunction`: a physics step as a function of tensors that torch's autograd can differentiate, and its three
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
         start = State(b["qpos"], b["qvel"], usable(b[WARM]) if WARM in b else [0.0] * m.nv, b.get("act", []))
         if kind == BACKWARD:
             bars = [b.get(f"bar_{name}", []) for name in STATE]
-            found = transition.adjoint(model, start, ctrl, params, derived, b["qaccs"], bars, precision, **pushes)
+            step = transition.Taken(model, start, ctrl, params, derived, b["qaccs"], precision, pushes)
+            found = transition.adjoint(step, bars)
             return {f"to_{name}": floats(xs) for name, xs in found.items() if xs}
         after, ended = transition.transition(model(params, derived), start, ctrl, precision, **pushes)
         if kind == TANGENT:

@@ -6,8 +6,8 @@ is not run. See `compiler.adjoints`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -61,26 +61,37 @@ def transition(
     return list(euler(m, d)), d.qacc_solver
 
 
-def adjoint(
-    model: Callable[[list[Scalar], list[Scalar]], Model],
-    start: State,
-    ctrl: list[Scalar],
-    params: list[Scalar],
-    derived: list[Scalar],
-    ended: list[Scalar],
-    bars: Sequence[list[Scalar]],
-    precision: Precision,
-    **pushes: Any,
-) -> dict[str, list[Scalar]]:
-    """Return the adjoints of qpos, qvel, act, ctrl and params, by those of (qpos, qvel, act) after the step.
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken, whose adjoints are wanted: all that it started from, and where its solver ended.
 
-    model: makes the model of parameters and of what is derived from them. ended: as `transition` gives it.
+    model: makes the model of parameters and of what is derived from them. ended: the accelerations at which the solver
+    ended, as `transition` gives them. pushes: further fields of `Data`, such as xfrc_applied.
     """
-    m = model(params, derived)
+
+    model: Callable[[list[Scalar], list[Scalar]], Model]
+    start: State
+    ctrl: list[Scalar]
+    params: list[Scalar]
+    derived: list[Scalar]
+    ended: list[Scalar]
+    precision: Precision
+    pushes: Mapping[str, Any]
+
+    def data(self, m: Model, at: Sequence[list[Scalar]], ctrl: list[Scalar]) -> Data:
+        """Return the data of an evaluation at (qpos, qvel, warm start, act); the solver needs no warm start."""
+        qpos, qvel, _, act = at
+        return Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=self.precision, **self.pushes)
+
+
+def adjoint(step: Taken, bars: Sequence[list[Scalar]]) -> dict[str, list[Scalar]]:
+    """Return the adjoints of qpos, qvel, act, ctrl and params, by those of (qpos, qvel, act) after the step."""
+    m = step.model(step.params, step.derived)
     if m.integrator == "rk4":
-        return _adjoint_of_rk4(m, model, start, ctrl, params, derived, ended, bars, precision, **pushes)
-    after, solutions = ended_at(m, start, ctrl, ended, precision, **pushes)
-    given = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act, "ctrl": ctrl, "params": params}
+        return _adjoint_of_rk4(m, step, bars)
+    after, solutions = ended_at(m, step.start, step.ctrl, step.ended, step.precision, **step.pushes)
+    start = step.start
+    given = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act, "ctrl": step.ctrl, "params": step.params}
     return _pulled(given, [after.qpos, after.qvel, after.act], bars, solutions)
 
 
@@ -102,34 +113,15 @@ def _own(xs: list[Scalar]) -> list[Scalar]:
     return [fresh("add", x, 0.0) for x in xs]
 
 
-def _adjoint_of_rk4(
-    m: Model,
-    model: Callable[[list[Scalar], list[Scalar]], Model],
-    start: State,
-    ctrl: list[Scalar],
-    params: list[Scalar],
-    derived: list[Scalar],
-    ended: list[Scalar],
-    bars: Sequence[list[Scalar]],
-    precision: Precision,
-    **pushes: Any,
-) -> dict[str, list[Scalar]]:
+BEGAN = ("rate", "qacc", "act_dot")  # what a stage of Runge-Kutta starts from; their weighted sums end in "s"
+
+
+def _adjoint_of_rk4(m: Model, step: Taken, bars: Sequence[list[Scalar]]) -> dict[str, list[Scalar]]:
     """Return what `adjoint` does, by one loop over the stages, and one back, whose code is that of one evaluation."""
-    n, nv = evaluations(m), m.nv
-    solved = Array([ended[nv * i : nv * (i + 1)] for i in range(n)])
-    began = Array(rows=n, columns=2 * nv + m.na)  # what each stage starts from: rate, qacc, act_dot
+    n, nv, start = evaluations(m), m.nv, step.start
+    solved = Array([step.ended[nv * i : nv * (i + 1)] for i in range(n)])
+    last, began = _stages_there(m, step, solved)
 
-    def there(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
-        began.put(i, [*carry["rate"], *carry["qacc"], *carry["act_dot"]])
-
-        def known(qpos: Any, qvel: Any, warmstart: Any, act: Any, _: Scalar) -> Data:
-            d = Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=precision, **pushes)
-            d.qacc_solver = d.qacc = solved[i]
-            return d
-
-        return rk4_stage(m, start.parts, known, i, carry)[0]
-
-    last = repeat(n, there, rk4_begun(m, start.parts), [began])
     state = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act}
     at_end = {name: _own(x) for name, x in state.items()}
     sums = {name: _own(last[name]) for name in ("rates", "qaccs", "act_dots")}
@@ -137,17 +129,54 @@ def _adjoint_of_rk4(
     end = rk4_ended(m, [at_end["qpos"], at_end["qvel"], [], at_end["act"]], {**sums, "lengths": lengths})
     of_end = _pulled(at_end | sums | {"lengths": [*lengths.values()]}, end, bars)
 
+    found = _stages_back(m, step, solved, began, of_end)
+    found["qvel"] = add(found["qvel"], found["rate"])  # the first stage starts at this rate
+    if step.derived:
+        of_params = _pulled({"params": step.params}, [step.derived], [found["derived"]])["params"]
+        found["params"] = add(found["params"], of_params)
+    return {name: found[name] for name in (*state, "ctrl", "params")}
+
+
+def _stages_there(m: Model, step: Taken, solved: Array) -> tuple[dict[str, Any], Array]:
+    """Go through the stages without the solver. Return the last carry, and what each stage began with, a row each."""
+    n = evaluations(m)
+    began = Array(rows=n, columns=2 * m.nv + m.na)
+
+    def there(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
+        began.put(i, [x for name in BEGAN for x in carry[name]])
+
+        def known(qpos: Any, qvel: Any, warmstart: Any, act: Any, _: Scalar) -> Data:
+            d = step.data(m, [qpos, qvel, warmstart, act], step.ctrl)
+            d.qacc_solver = d.qacc = solved[i]
+            return d
+
+        return rk4_stage(m, step.start.parts, known, i, carry)[0]
+
+    return repeat(n, there, rk4_begun(m, step.start.parts), [began]), began
+
+
+def _stages_back(
+    m: Model, step: Taken, solved: Array, began: Array, of_end: dict[str, list[Scalar]]
+) -> dict[str, list[Scalar]]:
+    """Go back through the stages, and compute each evaluation again with its adjoint.
+
+    of_end: the adjoints of the state and of the stages' sums at the step's end. Return those of the state, of what the
+    first stage began with, and of ctrl, params and derived.
+    """
+    n, nv, start = evaluations(m), m.nv, step.start
+    state = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act}
+    others = {"ctrl": step.ctrl, "params": step.params, "derived": step.derived}
+
     def back(k: Any, carry: dict[str, Any]) -> dict[str, Any]:
         i = Table([*reversed(range(n))])[k]
         row = began[i]
         before = {"rate": row[:nv], "qacc": row[nv : 2 * nv], "act_dot": row[2 * nv :]}
-        given = state | before | {"ctrl": ctrl, "params": params, "derived": derived}
-        own = {name: _own(x) for name, x in given.items()}
-        world = model(own["params"], own["derived"])
+        own = {name: _own(x) for name, x in (state | before | others).items()}
+        world = step.model(own["params"], own["derived"])
         solutions: list[Solved] = []
 
         def forward_at(qpos: Any, qvel: Any, warmstart: Any, act: Any, _: Scalar) -> Data:
-            d = Data(world, qpos=qpos, qvel=qvel, act=act, ctrl=own["ctrl"], precision=precision, **pushes)
+            d = step.data(world, [qpos, qvel, warmstart, act], own["ctrl"])
             solutions.append(_ended(world, d, solved[i]))
             return d
 
@@ -161,14 +190,9 @@ def _adjoint_of_rk4(
         found = _pulled(own, made, of_new, solutions)
         return {name: x if name in before else add(carry[name], x) for name, x in found.items()}
 
-    names = {"rate": nv, "qacc": nv, "act_dot": m.na, "ctrl": len(ctrl), "params": len(params), "derived": len(derived)}
-    nothing = {name: [0.0] * size for name, size in names.items()}
-    found = repeat(n, back, {name: of_end[name] for name in state} | nothing)
-    found["qvel"] = add(found["qvel"], found["rate"])  # the first stage starts at this rate
-    if derived:
-        of_params = _pulled({"params": params}, [derived], [found["derived"]])["params"]
-        found["params"] = add(found["params"], of_params)
-    return {name: found[name] for name in (*state, "ctrl", "params")}
+    sizes = {"rate": nv, "qacc": nv, "act_dot": m.na} | {name: len(x) for name, x in others.items()}
+    nothing = {name: [0.0] * size for name, size in sizes.items()}
+    return repeat(n, back, {name: of_end[name] for name in state} | nothing)
 
 
 def _ended(m: Model, d: Data, ended: list[Scalar]) -> Solved:
@@ -198,7 +222,7 @@ def ended_at(
 
     if m.integrator == "rk4":
         with unrolled():
-            # when a stage is matters to delays alone, of which there are no derivatives
+            # the time of a stage matters only to delays, which have no derivatives
             *state, last = rk4(m, start.parts, forward_at, lambda d, seen: seen, [])
         qpos, qvel, act = state
         return State(qpos, qvel, last.qacc, act, replace(last, cfrc_ext=None)), solutions

@@ -111,8 +111,8 @@ class Varied:
     def params(self) -> dict[str, torch.Tensor]:
         """The parameters that vary, by name: (N, ...), at fixed addresses.
 
-        What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
-        code that torch compiles, nor in a CUDA graph: call `set_const` there.
+        After they were written into, the next call updates what mj_setConst derives from them; but not in code that
+        torch compiles, nor in a CUDA graph: call `set_const` there.
         """
         found = self._params.views if self._params else {}
         return found if torch.compiler.is_compiling() else FixedTensors(found, "params")
@@ -121,8 +121,10 @@ class Varied:
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
         """Set parameters that vary, in every world or in those of the (N,) bool mask, after checking them.
 
-        values: by name (N, ...), or for all worlds alike (...). Raises ValueError, naming the parameter, the world and
-        the rule, for values that make no sense, and for names that do not vary here; then nothing has changed.
+        values: by name (N, ...), or (...) for all worlds alike.
+
+        Raises ValueError for impossible values, naming the parameter, the world and the rule, and for names that do not
+        vary here; then nothing has changed.
         """
         varied = self.params
         for name in values:
@@ -133,7 +135,7 @@ class Varied:
 
     @exclusive
     def set_const(self) -> None:
-        """Compute what follows from the parameters of every world. mj_setConst."""
+        """Compute what is derived from the parameters of every world. mj_setConst."""
         if self._params:
             self._params.set_const()
 

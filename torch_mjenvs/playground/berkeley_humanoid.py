@@ -1,4 +1,4 @@
-"""Playground's BerkeleyHumanoidJoystickFlatTerrain and ...RoughTerrain: Berkeley's humanoid, which is legs alone."""
+"""Playground's BerkeleyHumanoidJoystickFlatTerrain and ...RoughTerrain: Berkeley's humanoid, which has only legs."""
 
 from __future__ import annotations
 

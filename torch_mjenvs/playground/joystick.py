@@ -74,7 +74,7 @@ class Joystick(Task):
         raise NotImplementedError
 
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:
-        """Return the terms of the reward, but for `termination`."""
+        """Return the terms of the reward, except for `termination`."""
         raise NotImplementedError
 
     def ends(self, m: Model, after: World) -> dict[str, Mask]:
@@ -84,7 +84,7 @@ class Joystick(Task):
     # an episode
 
     def load(self) -> mujoco.MjModel:
-        """Load Playground's scene. Raises ModuleNotFoundError where Playground is not installed."""
+        """Load Playground's scene. Raises ModuleNotFoundError if Playground is not installed."""
         if self.terrain not in self.scenes:
             raise ValueError(f"terrain must be one of {sorted(self.scenes)}, not {self.terrain!r}")
         model = scene(self.robot, self.scenes[self.terrain], self.menagerie).compile()

@@ -15,7 +15,7 @@ MESH = mujoco.mjtGeom.mjGEOM_MESH
 def locomotion() -> Path:
     """Return the folder of Playground's locomotion tasks, without importing Playground, which takes JAX and seconds.
 
-    Raises ModuleNotFoundError where Playground is not installed.
+    Raises ModuleNotFoundError if Playground is not installed.
     """
     found = importlib.util.find_spec("mujoco_playground")
     if found is None or not found.submodule_search_locations:
@@ -29,7 +29,7 @@ def scene(robot: str, file: str, menagerie: str | os.PathLike[str] = "") -> mujo
     The meshes that Playground's robots are drawn with are in MuJoCo Menagerie; nothing collides with them. With
     `menagerie`, a checkout of it, the robot looks like itself. Without one it is drawn by its collision shapes.
 
-    Raises ModuleNotFoundError where Playground is not installed, FileNotFoundError for a folder without a mesh.
+    Raises ModuleNotFoundError if Playground is not installed, FileNotFoundError for a folder without a mesh.
     """
     folder = locomotion() / robot / "xmls"
     spec = mujoco.MjSpec.from_file(str(folder / file))

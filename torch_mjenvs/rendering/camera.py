@@ -1,7 +1,7 @@
-"""Cameras: where they are, which way they look, and the rays of their pixels. mj_camlight, mjv_updateCamera.
+"""Cameras: their positions and orientations, and the rays of their pixels. mj_camlight, mjv_updateCamera.
 
-In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1), so that depth is
-counted in its lengths.
+In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1), so that depth is a
+multiple of its length.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Camera:
 
 
 def which(camera: int | str | mujoco.MjvCamera) -> tuple[object, ...]:
-    """Return what tells a camera from others: of an MjvCamera all its numbers."""
+    """Return what distinguishes a camera from others: for an MjvCamera, all its numbers."""
     if not isinstance(camera, mujoco.MjvCamera):
         return (camera,)
     c = camera
@@ -74,7 +74,7 @@ def which(camera: int | str | mujoco.MjvCamera) -> tuple[object, ...]:
 def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujoco.MjvCamera:
     """Return a camera as MuJoCo's renderer takes it: -1 is the free camera that looks at the whole model.
 
-    Raises ValueError for one that is not there.
+    Raises ValueError for one that does not exist.
     """
     if isinstance(camera, mujoco.MjvCamera):
         return camera

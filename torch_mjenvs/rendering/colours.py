@@ -91,7 +91,7 @@ def colour(pixel: Pixel) -> list[Scalar]:
     def shade(c: list[Scalar]) -> list[Scalar]:
         point = scale(pixel.way, depth)
         open_ = [_open(pixel, k, point, which) for k in range(len(scene.casting))]
-        return _shaded(pixel, view, depth, which, triangle, opaque, open_)
+        return _shaded(Hit(pixel, view, depth, which, triangle, opaque), open_)
 
     seen = when_any(which >= 0.0, shade, seen)
     for mirror, k in enumerate(scene.mirrors):
@@ -103,7 +103,7 @@ def colour(pixel: Pixel) -> list[Scalar]:
             others = [i for i in opaque if i != k]
             far, image, _, _, part = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth, front)
             there = when_any(
-                image >= 0.0, lambda c: _shaded(pixel, other, far, image, part, others, None), [0.0, 0.0, 0.0]
+                image >= 0.0, lambda c: _shaded(Hit(pixel, other, far, image, part, others), None), [0.0, 0.0, 0.0]
             )
             there = _through(
                 pixel, other, there, [i for i in clear if i != k], [i for i in planes if i != k], depth, far
@@ -193,7 +193,7 @@ def _layers(
     far: Scalar,
     there: Mapping[int, Mask],
 ) -> list[Scalar]:
-    """Return a colour as it is seen through these, of which those planes that `there` has count where it says so.
+    """Return a colour as it is seen through these; planes in `there` count only where it says so.
 
     MuJoCo draws each of them twice, and planes that are seen from behind fainter.
     """
@@ -204,7 +204,7 @@ def _layers(
         met = logical_and(which >= 0.0, depth < far)
 
         def add_layer(c: list[Any]) -> list[Any]:
-            colour = _shaded(pixel, view, depth, which, triangle, clear, None)
+            colour = _shaded(Hit(pixel, view, depth, which, triangle, clear), None)
             alpha: Scalar = 0.0
             for k in clear:
                 drawn = pixel.scene.drawn[k]
@@ -224,7 +224,7 @@ def _layers(
 
 
 def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
-    """Return whether a light that casts shadows, number j of these, reaches a point of what has the number `which`."""
+    """Return whether light number j of those with shadows reaches a point on the shape with the number `which`."""
     scene = pixel.scene
     light_number = scene.casting[j]
     light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
@@ -250,58 +250,80 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         if not drawn.tree:  # which would be in its own way by rounding
             may = logical_and(may, logical_not(_is(which, k)))
 
-        def meet(
-            c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own, tree: Tree | None = drawn.tree
-        ) -> list[Any]:
-            at = 4 if shape == GeomType.SPHERE else 0
-            start, turn = own[at : at + 3], own[at + 3 : at + 12]
-            v, way = mat_vec(turn, to), [0.0, 0.0, -1.0]
-            # To the light, and back from it: either way a shape is met where it is entered, which what is inside of it
-            # does on the way back alone, and a light that is inside of it on the way there.
-            there, back = ([0.0, 0.0, -x * v[0], 0.0, 0.0, -x * v[1], 0.0, 0.0, -x * v[2]] for x in (1.0, -1.0))
-            from_here, from_light = (add(start, mat_vec(turn, x)) for x in (point, origin))
-            if tree:
-                return [enter(tree, pixel.meshes, [*from_here, *there], way, CLEAR, 1.0)[1] >= 0.0]
-            if shape == GeomType.PLANE:
-                t = Kind(*KINDS[shape]).enter([*from_here, *there, own[12], own[13]], way)
-                return [logical_and(t > 0.0, t < 1.0)]
-            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
-            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
-            met = []
-            for begin, along in ((from_here, there), (from_light, back)):
-                t = kind.enter(kind.numbers(size, begin, along), way)
-                met.append(logical_and(t > 0.0, t < 1.0))
-            return [logical_or(*met)]
-
-        (blocked,) = when_any(may, meet, [blocked])
+        (blocked,) = when_any(may, functools.partial(_blocks, pixel, drawn, own, point, origin, to), [blocked])
     return logical_not(blocked)
 
 
-def _shaded(
-    pixel: Pixel,
-    view: View,
-    depth: Scalar,
-    which: Scalar,
-    triangle: Scalar,
-    among: Sequence[int],
-    open_: Sequence[Mask] | None,
-) -> list[Scalar]:
-    """Return the colour of what is met at a depth. open_: which lights with shadows reach it; None: all of them do."""
+def _blocks(
+    pixel: Pixel, drawn: Drawn, own: list[Scalar], point: Vec, origin: Vec, to: Vec, c: list[Mask]
+) -> list[Mask]:
+    """Return whether a shape is between a point and a light at `origin`, which is `to` from the point.
+
+    own: the shape's numbers in the first view. c: the carry of `when_any`, which is not read.
+    """
+    shape = drawn.shape
+    at = 4 if shape == GeomType.SPHERE else 0
+    start, turn = own[at : at + 3], own[at + 3 : at + 12]
+    v, way = mat_vec(turn, to), [0.0, 0.0, -1.0]
+    # Rays meet a shape only where they enter it. So one ray goes to the light, and one back from it: a point inside the
+    # shape is found by the ray back only, a light inside it by the ray there only.
+    there, back = ([0.0, 0.0, -x * v[0], 0.0, 0.0, -x * v[1], 0.0, 0.0, -x * v[2]] for x in (1.0, -1.0))
+    from_here, from_light = (add(start, mat_vec(turn, x)) for x in (point, origin))
+    if drawn.tree:
+        return [enter(drawn.tree, pixel.meshes, [*from_here, *there], way, CLEAR, 1.0)[1] >= 0.0]
+    if shape == GeomType.PLANE:
+        t = Kind(*KINDS[shape]).enter([*from_here, *there, own[12], own[13]], way)
+        return [logical_and(t > 0.0, t < 1.0)]
+    size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
+    kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
+    met = []
+    for begin, along in ((from_here, there), (from_light, back)):
+        t = kind.enter(kind.numbers(size, begin, along), way)
+        met.append(logical_and(t > 0.0, t < 1.0))
+    return [logical_or(*met)]
+
+
+@dataclass
+class Hit:
+    """What a pixel's ray meets first, in a view of its own.
+
+    depth: metres along the camera's axis. which: the number of what is met in `Scene.drawn`, as a scalar. triangle: of
+    a mesh. among: the numbers of all that could be met. point: where, in the camera's axes.
+    """
+
+    pixel: Pixel
+    view: View
+    depth: Scalar
+    which: Scalar
+    triangle: Scalar
+    among: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.point = scale(self.pixel.way, self.depth)
+
+
+def _shaded(hit: Hit, open_: Sequence[Mask] | None) -> list[Scalar]:
+    """Return the colour of what is met. open_: which lights with shadows reach it; None: all of them do."""
+    drawn, groups = hit.pixel.scene.drawn, hit.pixel.scene.groups(open_ is not None)
+    planes, found = _planes(hit, groups)
+    if any(drawn[k].surface and drawn[k].shape != GeomType.PLANE for k in hit.among):
+        texture, light = when_any(logical_not(planes), lambda c: _solids(hit, groups), found)
+    else:
+        texture, light = found
+    total, *others = light
+    for mask, more in zip(open_ or (), others, strict=True):
+        total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
+    return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def _planes(hit: Hit, groups: list[list[int]]) -> tuple[Mask, list[Any]]:
+    """Return whether a plane is met, and its texture (3,) and what light of each group it throws back, (3,) each."""
+    pixel, view, depth = hit.pixel, hit.view, hit.depth
     scene, way = pixel.scene, pixel.way
-    groups = scene.groups(open_ is not None)
-    point = scale(way, depth)
-    solids = [x.surface for x in map(scene.drawn.__getitem__, among) if x.surface and x.shape != GeomType.PLANE]
-    known = [{_gloss(x)[k] for x in solids} for k in range(3)]
-    same = {k: next(iter(values)) for k, values in enumerate(known) if len(values) == 1}  # known beforehand
-    alike: dict[Any, list[int]] = {}  # what is not a plane, by what code it takes
-    for k in (k for k in among if scene.drawn[k].bounded):
-        x = scene.drawn[k]
-        one = x.tree is not None or x.shape == GeomType.HFIELD
-        alike.setdefault(k if one else (x.shape, x.surface and (x.surface.texture, x.surface.uniform)), []).append(k)
     planes: Mask = False
-    found: list[Any] = [[1.0] * 3, [[0.0] * 3 for _ in groups]]  # texture, and what light is thrown back
-    for k in (k for k in among if not scene.drawn[k].bounded):
-        drawn, own, mine = scene.drawn[k], view.shapes[k][1], _is(which, k)
+    found: list[Any] = [[1.0] * 3, [[0.0] * 3 for _ in groups]]
+    for k in (k for k in hit.among if not scene.drawn[k].bounded):
+        drawn, own, mine = scene.drawn[k], view.shapes[k][1], _is(hit.which, k)
         planes = logical_or(planes, mine)
 
         def of_plane(c: list[Any], k: int = k, drawn: Drawn = drawn, own: list[Scalar] = own) -> list[Any]:
@@ -322,47 +344,59 @@ def _shaded(
             return [_texture(pixel, drawn, own, view.laid.get(k, ()), at, out, turn, depth), light]
 
         found = when_any(mine, of_plane, found)
+    return planes, found
 
-    def of_others(c: list[Any]) -> list[Any]:
-        met: list[Any] = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3]  # normal, rgb, gloss, texture
-        for group in alike.values():
-            there = True if len(alike) == 1 else logical_or(False, *(_is(which, k) for k in group))
-            met = when_any(there, functools.partial(of_alike, group), met)
-        normal, rgb, *gloss, texture = met
-        gloss = [same.get(k, x) for k, x in enumerate(gloss)]
-        return [texture, thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)]
 
-    def of_alike(group: list[int], c: list[Any]) -> list[Any]:
-        drawn, own = scene.drawn[group[0]], view.shapes[group[0]][1]
-        surface = drawn.surface
-        assert surface is not None
-        colours: list[Any] = [view.mixed.get(group[0], list(surface.rgba[:3])), *_gloss(surface)]
-        if len(group) > 1:  # choose the numbers first
-            chosen: list[Any] = [[0.0] * len(own), [0.0] * 3, 0.0, 0.0, 0.0]
-            for k in group:
-                other = scene.drawn[k].surface
-                assert other is not None
-                its = [list(view.shapes[k][1]), view.mixed.get(k, list(other.rgba[:3])), *_gloss(other)]
-                chosen = when_any(_is(which, k), functools.partial(_always, its), chosen)
-            own, *colours = chosen
-        if drawn.tree:
-            turn: Vec = own[3:12]
-            met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
-            out: Vec = met.normal
-            texture: list[Scalar] = [1.0] * 3
-            if surface.texture:
-                moved = _moved(turn, met.flat, way, depth, pixel.step)
-                texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
-        else:
-            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
-            texture = _texture(pixel, drawn, own, (), at, out, turn, depth)
-        return [_unit(mat_vec(transpose(turn), out)), *colours, texture]
+def _solids(hit: Hit, groups: list[list[int]]) -> list[Any]:
+    """Return the texture and the light of what is met, if that is no plane: as `_planes` has them.
 
-    texture, light = when_any(logical_not(planes), of_others, found) if solids else found
-    total, *others = light
-    for mask, more in zip(open_ or (), others, strict=True):
-        total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
-    return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+    What is alike shares code, whose numbers are chosen first.
+    """
+    scene = hit.pixel.scene
+    surfaces = [x.surface for x in map(scene.drawn.__getitem__, hit.among) if x.surface and x.shape != GeomType.PLANE]
+    glosses = [{_gloss(x)[k] for x in surfaces} for k in range(3)]
+    same = {k: next(iter(values)) for k, values in enumerate(glosses) if len(values) == 1}  # known beforehand
+    alike: dict[Any, list[int]] = {}
+    for k in (k for k in hit.among if scene.drawn[k].bounded):
+        x = scene.drawn[k]
+        one = x.tree is not None or x.shape == GeomType.HFIELD
+        alike.setdefault(k if one else (x.shape, x.surface and (x.surface.texture, x.surface.uniform)), []).append(k)
+    met: list[Any] = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3]  # normal, rgb, gloss, texture
+    for group in alike.values():
+        there = True if len(alike) == 1 else logical_or(False, *(_is(hit.which, k) for k in group))
+        met = when_any(there, functools.partial(_alike, hit, group), met)
+    normal, rgb, *gloss, texture = met
+    gloss = [same.get(k, x) for k, x in enumerate(gloss)]
+    return [texture, thrown_back(scene.lights, hit.view.lights, groups, hit.point, normal, rgb, gloss)]
+
+
+def _alike(hit: Hit, group: list[int], c: list[Any]) -> list[Any]:
+    """Return normal (3,), rgb (3,), the three numbers of `_gloss` and texture (3,) of the one met in a group."""
+    pixel, view, depth = hit.pixel, hit.view, hit.depth
+    drawn, own = pixel.scene.drawn[group[0]], view.shapes[group[0]][1]
+    surface = drawn.surface
+    assert surface is not None
+    colours: list[Any] = [view.mixed.get(group[0], list(surface.rgba[:3])), *_gloss(surface)]
+    if len(group) > 1:  # choose the numbers first
+        chosen: list[Any] = [[0.0] * len(own), [0.0] * 3, 0.0, 0.0, 0.0]
+        for k in group:
+            other = pixel.scene.drawn[k].surface
+            assert other is not None
+            its = [list(view.shapes[k][1]), view.mixed.get(k, list(other.rgba[:3])), *_gloss(other)]
+            chosen = when_any(_is(hit.which, k), functools.partial(_always, its), chosen)
+        own, *colours = chosen
+    if drawn.tree:
+        turn: Vec = own[3:12]
+        met = spot(drawn.tree, pixel.meshes, own, pixel.way, depth, hit.triangle)
+        out: Vec = met.normal
+        texture: list[Scalar] = [1.0] * 3
+        if surface.texture:
+            moved = _moved(turn, met.flat, pixel.way, depth, pixel.step)
+            texture = _on_mesh(pixel, drawn.tree, surface.texture, met, hit.triangle, moved)
+    else:
+        at, out, turn = kind_of(pixel.m, drawn).touch(own, pixel.way, depth)
+        texture = _texture(pixel, drawn, own, (), at, out, turn, depth)
+    return [_unit(mat_vec(transpose(turn), out)), *colours, texture]
 
 
 def _always(x: list[Any], _: list[Any]) -> list[Any]:

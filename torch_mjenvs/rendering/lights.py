@@ -1,4 +1,5 @@
-"""Lights: where they are, and what a surface throws back of them. mj_camlight, and OpenGL's equation of lighting.
+"""Lights: where they are, and how much of their light a surface throws back. mj_camlight, and OpenGL's equation of
+lighting.
 
 Lights are as MuJoCo hands them to OpenGL: directional, and spots that fade with distance and away from their axis.
 Positions and directions are in a camera's axes, in which it is at 0.

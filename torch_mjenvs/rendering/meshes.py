@@ -126,7 +126,8 @@ def _places(mjm: mujoco.MjModel, k: int, faces: slice, order: np.ndarray) -> np.
 
 
 def _split(which: np.ndarray, centres: np.ndarray, parts: int) -> list[np.ndarray]:
-    """Return triangles in so many parts of neighbours, a power of 2: halved along the axis on which they reach far."""
+    """Return triangles in this many parts of neighbours, a power of 2: halved along the axis of their largest extent.
+    """
     if parts == 1:
         return [which]
     if len(which):

@@ -1,9 +1,9 @@
-"""`Picture`: the kernels of a camera and their tensors."""
+"""`Picture`: the kernels that draw what a camera sees, and their tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
@@ -40,48 +40,61 @@ def bytes_a_picture(mjm: mujoco.MjModel, shape: tuple[int, int], outputs: Sequen
     return (2 if mjm.nmesh else 1) * launch.padded(shape[0] * shape[1]) * sum(sizes[name] for name in outputs)
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """The worlds that pictures show.
+
+    mjm, model: the model of all of them. count: their number; chosen: those that are drawn, None for all. state: the
+    buffers from which `world` makes a world's model and data. states: tensors for these, by the names under which they
+    can be drawn. what: distinguishes `world` from others with this model; None if nothing does: then the code is not
+    cached.
+    """
+
+    mjm: mujoco.MjModel
+    model: Model
+    count: int
+    chosen: torch.Tensor | None
+    state: Sequence[Buffer]
+    states: Mapping[str, Mapping[str, torch.Tensor]]
+    world: World
+    what: str | None
+
+
+@dataclass(frozen=True)
+class Shot:
+    """The picture to take: a camera, width and height, OUTPUTS, effects that are left out, and samples a pixel."""
+
+    camera: int | str | mujoco.MjvCamera
+    shape: tuple[int, int]
+    outputs: Sequence[str]
+    without: Sequence[str] = ()
+    samples: int = 1
+
+
 class Picture:
     """Pictures that a camera takes of worlds, in tensors that keep their addresses.
 
-    `model` is that of the worlds, `state` the buffers that `world` makes a world's model and data of, `states` has
-    tensors for them by names under which they can be drawn, and `worlds` says which worlds are drawn, None: all. What
-    is written into it counts from the next picture on. `what` tells `world` from others with this model; None: nothing
-    does, and the code is not kept. `tensors` are as users want them, `numbers` as kernels have them: of an output
-    (numbers, worlds, pixels), where `rgb` is one number, red + 256 green + 65536 blue.
+    The next picture shows what was written into the worlds' tensors. `tensors` are the outputs as users see them,
+    `numbers` as kernels write them: (numbers, worlds, pixels), where `rgb` is one number, red + 256 green + 65536 blue.
     """
 
-    def __init__(
-        self,
-        mjm: mujoco.MjModel,
-        model: Model,
-        camera: int | str | mujoco.MjvCamera,
-        shape: tuple[int, int],
-        outputs: Sequence[str],
-        worlds: torch.Tensor | None,
-        num_worlds: int,
-        state: Sequence[Buffer],
-        states: Mapping[str, Mapping[str, torch.Tensor]],
-        world: World,
-        what: str | None,
-        without: Sequence[str] = (),
-        samples: int = 1,
-    ):
-        width, height = shape
-        one = next(iter(states.values()))[state[0].name]
+    def __init__(self, worlds: Worlds, shot: Shot):
+        width, height = shot.shape
+        one = next(iter(worlds.states.values()))[worlds.state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
-        known, texels = textures.read(mjm) if "rgb" in outputs else (None, None)
-        scene, triangles = scene_of(mjm, camera, known, without)
-        scene = scene.without(_covered(scene, state, world, dtype))
+        known, texels = textures.read(worlds.mjm) if "rgb" in shot.outputs else (None, None)
+        scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without)
+        scene = scene.without(_covered(scene, worlds, dtype))
         self.camera = scene.camera
-        self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
+        self._chosen, self.outputs = worlds.chosen, tuple(shot.outputs)
         pixels = launch.padded(width * height)
-        drawn = num_worlds if worlds is None else len(worlds)
+        drawn = worlds.count if worlds.chosen is None else len(worlds.chosen)
 
-        placing = [*state, Buffer("scene", max(scene.size, 1), rows=True)]
-        kernel = build(_placing(model, scene, placing, world, dtype, what), device)
-        self._scene = kernel.allocate(placing[-1], num_worlds)
-        self._place = {name: kernel.bind({**x, "scene": self._scene}) for name, x in states.items()}
-        self._seen = self._scene[:drawn] if worlds is None else torch.zeros_like(self._scene[:drawn])
+        placing = [*worlds.state, Buffer("scene", max(scene.size, 1), rows=True)]
+        kernel = build(_placing(worlds, scene, placing, dtype), device)
+        self._scene = kernel.allocate(placing[-1], worlds.count)
+        self._place = {name: kernel.bind({**x, "scene": self._scene}) for name, x in worlds.states.items()}
+        self._seen = self._scene[:drawn] if worlds.chosen is None else torch.zeros_like(self._scene[:drawn])
 
         drawing = [
             Buffer("scene", max(scene.size, 1), share=pixels),
@@ -90,10 +103,10 @@ class Picture:
         ]
         tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
         drawing += [Buffer(name, len(x), x.dtype.kind, table=True) for name, x in tables.items()]
-        axes = _still(scene, state, world, dtype) if scene.sky and samples == 1 else None
+        axes = _still(scene, worlds, dtype) if scene.sky and shot.samples == 1 else None
         if axes is not None:
             drawing.append(Buffer("sky", 3, period=pixels))
-        kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
+        kernel = build(_drawing(worlds.model, scene, drawing, shot, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
         for name, x in tables.items():
             held[name].copy_(torch.from_numpy(x))
@@ -103,23 +116,28 @@ class Picture:
         if axes is not None:
             buffers = [replace(b, period=0) if b.name == "sky" else b for b in drawing if b.name in _OF_SKY]
             launched = {b.name: held[b.name] for b in buffers}
-            build(_sky(model, scene, buffers, axes, shape, dtype), device).bind(launched)()
+            build(_sky(worlds.model, scene, buffers, axes, shot.shape, dtype), device).bind(launched)()
         self._draw = kernel.bind({**held, "scene": self._seen})
         views = {name: held[name].view(-1, drawn, pixels)[:, :, : width * height] for name in self.outputs}
-        self._sorted: list[tuple[torch.Tensor, torch.Tensor]] = []
-        if order is not None:
-            self._back = order.argsort()
-            for name, view in views.items():
-                views[name] = launch.mark_static_address(torch.zeros_like(view, memory_format=torch.contiguous_format))
-                self._sorted.append((view, views[name]))
-        self.numbers = views
-        self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
+        self._sorted: list[tuple[torch.Tensor, torch.Tensor]] = []  # outputs drawn by tiles, and row by row
+        self.numbers = views if order is None else self._in_rows(views, order)
+        self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in self.numbers.items()}
+
+    def _in_rows(self, views: dict[str, torch.Tensor], order: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return tensors for outputs that are drawn in this order of pixels, into which `draw` puts them row by row."""
+        self._back = order.argsort()
+        out = {
+            name: launch.mark_static_address(torch.zeros_like(x, memory_format=torch.contiguous_format))
+            for name, x in views.items()
+        }
+        self._sorted = [(x, out[name]) for name, x in views.items()]
+        return out
 
     def draw(self, state: str = "") -> None:
         """Draw the worlds as they stand in the state of this name."""
         self._place[state]()
-        if self._worlds is not None:
-            torch.index_select(self._scene, 0, self._worlds, out=self._seen)
+        if self._chosen is not None:
+            torch.index_select(self._scene, 0, self._chosen, out=self._seen)
         self._draw()
         for drawn, wanted in self._sorted:
             torch.index_select(drawn, 2, self._back, out=wanted)
@@ -139,7 +157,7 @@ TILE = 4
 
 
 def _by_tiles(width: int, height: int) -> torch.Tensor:
-    """Return the numbers of a picture's pixels, row by row, in an order in which those of a vector are a square.
+    """Return the numbers of a picture's pixels, row by row, in an order in which the pixels of a vector form a square.
 
     Rays go down the trees of meshes vector by vector: a square meets fewer boxes than a row does.
     """
@@ -147,8 +165,8 @@ def _by_tiles(width: int, height: int) -> torch.Tensor:
     return torch.from_numpy(np.lexsort((x, y, x // TILE, y // TILE)))
 
 
-def _covered(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) -> set[int]:
-    """Return what is not seen, as a later one of its shape is exactly in its place, in all worlds at all times."""
+def _covered(scene: Scene, worlds: Worlds, dtype: str) -> set[int]:
+    """Return what is never seen, since a later one of its shape is exactly in its place, in all worlds, always."""
     alike: dict[Any, list[int]] = {}
     for k, x in enumerate(scene.drawn):
         if x.opaque and (x.shape in KINDS or x.tree) and x.bounded:
@@ -158,11 +176,11 @@ def _covered(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) ->
     found: list[Placed] = []
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, _ = world(b)
+        m, d, _ = worlds.world(b)
         found.extend(placements(m, d, scene))
         return {}
 
-    record("places", state, body, dtype)
+    record("places", worlds.state, body, dtype)
     out = set()
     for group in alike.values():
         last: dict[tuple[float, ...], int] = {}
@@ -173,37 +191,38 @@ def _covered(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) ->
     return out
 
 
-def _still(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) -> Vec | None:
+def _still(scene: Scene, worlds: Worlds, dtype: str) -> Vec | None:
     """Return the camera's axes if they are the same in all worlds at all times, as those of cameras that follow are."""
     axes: list[Scalar] = []
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, _ = world(b)
+        m, d, _ = worlds.world(b)
         axes.extend(pose(m, d, scene.camera)[1])
         return {}
 
-    record("camera", state, body, dtype)
+    record("camera", worlds.state, body, dtype)
     return axes if all(isinstance(x, (float, int)) for x in axes) else None
 
 
 def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
-    """Return a view of an output, (numbers, worlds, height, width), as users want it."""
+    """Return a view of an output, (numbers, worlds, height, width), as users see it."""
     if name == "segmentation":
         return x.movedim(0, -1)
     return x[0].unsqueeze(-1).view(torch.uint8)[..., :3] if name == "rgb" else x[0]
 
 
-def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dtype: str, what: str | None) -> Recipe:
-    """Return the recipe of the kernel in which a lane is a world: it finds where everything is to the camera."""
+def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) -> Recipe:
+    """Return the recipe of the kernel in which a lane is a world: it finds where everything is relative to the camera.
+    """
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, lights = world(b)
+        m, d, lights = worlds.world(b)
         return {"scene": see(m, d, scene, lights) or [0.0]}
 
     def make() -> Program:
         return record("scene", buffers, body, dtype)
 
-    origin = None if what is None else source.origin(model.digest, f"{what} {scene}")
+    origin = None if worlds.what is None else source.origin(worlds.model.digest, f"{worlds.what} {scene}")
     return Recipe("scene", tuple(buffers), dtype, make, origin)
 
 
@@ -222,17 +241,10 @@ def _sky(model: Model, scene: Scene, buffers: list[Buffer], axes: Vec, shape: tu
     return Recipe("sky", tuple(buffers), dtype, make, origin)
 
 
-def _drawing(
-    model: Model,
-    scene: Scene,
-    buffers: list[Buffer],
-    outputs: tuple[str, ...],
-    shape: tuple[int, int],
-    samples: int,
-    dtype: str,
-) -> Recipe:
+def _drawing(model: Model, scene: Scene, buffers: list[Buffer], shot: Shot, dtype: str) -> Recipe:
     """Return the recipe of the kernel in which a lane is a pixel."""
-    step = scene.camera.step(*shape)
+    outputs, samples = tuple(shot.outputs), shot.samples
+    step = scene.camera.step(*shot.shape)
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         everything = range(len(scene.drawn))

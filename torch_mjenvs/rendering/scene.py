@@ -37,7 +37,7 @@ GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 class Drawn:
     """What is drawn: a geom, a site, or a piece of a tendon or slider-crank.
 
-    object is what it is (mjtObj), id its number, shape an mjtGeom.
+    object: its kind (mjtObj). id: its number. shape: an mjtGeom.
     """
 
     object: int
@@ -66,8 +66,8 @@ class Drawn:
 class Haze:
     """What veils the horizon of an endless plane under a sky.
 
-    plane: its place in what is drawn. reach: how far the veil comes towards the camera on the ground, as a share of the
-    sky's distance.
+    plane: its index in what is drawn. reach: how far the veil extends towards the camera on the ground, as a fraction
+    of the sky's distance.
     """
 
     plane: int
@@ -77,7 +77,7 @@ class Haze:
 
 @dataclass(frozen=True)
 class Scene:
-    """A camera and all that it may see, as it follows from the model.
+    """A camera and all that it may see of a model.
 
     `sky` is the texture of what is behind everything, `haze` what hangs before it. `shadows` and `reflections` say
     whether there are any.
@@ -114,7 +114,7 @@ class Scene:
     def glints(self, drawn: Drawn) -> dict[int, float] | None:
         """Return which lights have a highlight on a plane, and the cosine of the angle about its middle that holds it.
 
-        A far light is the same everywhere on a plane but for its highlight: None where there are others, or where a
+        A far light is the same everywhere on a plane except for its highlight: None if there are others, or where a
         highlight may be anywhere.
         """
         surface = drawn.surface
@@ -166,11 +166,11 @@ def scene_of(
     known: Sequence[Texture] | None = None,
     without: Sequence[str] = (),
 ) -> tuple[Scene, np.ndarray | None]:
-    """Return what a camera may see of a model, but for the `EFFECTS` named, and the table of its meshes, if any.
+    """Return what a camera may see of a model, without the `EFFECTS` named, and the table of its meshes, if any.
 
     known: the model's textures, as `textures.read` gives them; without them the scene has no colours.
 
-    Raises UnsupportedModel, naming it, for what would be drawn wrong.
+    Raises UnsupportedModel, naming the element, if something would be drawn incorrectly.
     """
     made = camera_of(mjm, camera)
     options, data = mujoco.MjvOption(), mujoco.MjData(mjm)
@@ -238,7 +238,7 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] |
 
 
 def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture] | None) -> Iterator[Drawn]:
-    """Yield the pieces of tendons and slider-cranks, of which MuJoCo lists those that are there at qpos0."""
+    """Yield the pieces of tendons and slider-cranks; MuJoCo lists those that exist at qpos0."""
     first: dict[tuple[int, int], list[mujoco.MjvGeom]] = {}
     for geom in listed.geoms[: listed.ngeom]:
         first.setdefault((int(geom.objtype), int(geom.objid)), []).append(geom)
@@ -273,5 +273,5 @@ def _cells(mjm: mujoco.MjModel, k: int) -> str:
 
 
 def count(drawn: Drawn) -> int:
-    """Return how many numbers a picture keeps of the shape itself."""
+    """Return how many numbers a picture keeps for the shape itself."""
     return 12 if drawn.shape in (GeomType.HFIELD, GeomType.MESH) else KINDS[drawn.shape][0]

@@ -287,7 +287,7 @@ def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: 
 
 
 def union(bounds: list[list[Scalar]]) -> list[Scalar]:
-    """Return what bounds all of these together, but for those that are nowhere or NaN."""
+    """Return what bounds all of these together, except those that are nowhere or NaN."""
     out: list[Scalar] = [NOWHERE, -NOWHERE, NOWHERE, -NOWHERE]
     for sides in bounds:
         there = sides[0] <= sides[1]

@@ -21,30 +21,35 @@ from ..physics.model.precision import PRECISIONS
 from ..physics.simulation import MOCAP
 from .camera import which
 from .picture import OUTPUTS as PICTURES
-from .picture import SAMPLES, Picture, bytes_a_picture
+from .picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from .scene import EFFECTS
 
 
 class Simulation(simulation.Simulation):
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
-    model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
-    vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
-    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)`,
-    `qfrc_applied (N, nv)` and `eq_active (N, neq)` there are; like `ctrl` they are read by every step and changed by
-    none. `eq_active` says which equality constraints act, 0 for those that do not; `reset` has it as the model does.
+    model: an `mujoco.MjModel`, an MJCF string, or a path.
+    num_worlds: N.
+    device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
+    dtype: torch.float32 or torch.float64.
+    outputs: names of further `mjData` fields to compute, or "sensor:NAME" for one sensor.
+    vary: names of model parameters that may differ from world to world, such as "body_mass". `params` has a tensor (N,
+        ...) for each, with the model's values at first.
+    inputs: further inputs that every step reads and none changes, like `ctrl`: any of "xfrc_applied" (N, nbody, 6),
+        "qfrc_applied" (N, nv) and "eq_active" (N, neq). `eq_active` is 0 for equality constraints that do not act;
+        `reset` sets it to the model's.
 
-    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units; so are `act (N, na)` where actuators have activations, `mocap_pos (N,
-    nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the model has mocap bodies, which `reset` puts where the model has
-    them, and `time (N,)` where `sensordata` has a clock. They keep their addresses for the simulation's
-    life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
-    to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
-    present state.
+    The attributes `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and one for each output, (N,
+    ...), are tensors in MuJoCo's order and units. If actuators have activations there is `act (N, na)`; if the model
+    has mocap bodies, `mocap_pos (N, nmocap, 3)` and `mocap_quat (N, nmocap, 4)`, which `reset` sets to the model's; and
+    if `sensordata` has a clock, `time (N,)`. All keep their addresses: write into them, and read them before the next
+    call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an Euler step, or to the last
+    stage of a Runge-Kutta step; `forward` computes them for the present state.
 
-    Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
+    Raises `UnsupportedModel`, naming the element, if the model uses a feature that is not supported; ValueError for an
     unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
-    for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread is in one.
+    for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python thread is in
+    one.
     """
 
     @functools.cached_property
@@ -65,22 +70,28 @@ class Simulation(simulation.Simulation):
     ) -> dict[str, torch.Tensor]:
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
-        camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
-        `mujoco.MjvCamera`. outputs: `rgb` (worlds, height, width, 3), uint8, `depth` (worlds, height, width), metres
-        along the camera's axis, in the simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of
-        the object and its type (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has
-        them: of tendons, slider-cranks, and the geoms and sites of groups 0 to 2 whose colour is not wholly
-        transparent. The background, which is all that a world of NaN shows, is at the depth where drawing ends
-        (visual/map/zfar). No OpenGL is needed. without: which of `shadow`, `reflection` and `skybox` colours are to do
-        without. samples: in how many places of a pixel its colour is found, 1 or 4: 4 smooths edges, as MuJoCo does by
-        default, and takes up to four times as long. channels_first: `rgb` as (worlds, 3, height, width), `segmentation`
-        as (worlds, 2, height, width): views of the same memory.
+        camera: the number or name of a camera of the model, -1 for the free one that looks at the whole model, or a
+            `mujoco.MjvCamera`.
+        width, height: of the pictures, in pixels.
+        outputs: any of `rgb` (worlds, height, width, 3), uint8; `depth` (worlds, height, width), metres along the
+            camera's axis, in the simulation's dtype; and `segmentation` (worlds, height, width, 2), the number of the
+            object and its type (mjtObj) as int32, -1 and -1 where there is nothing.
+        worlds: the numbers of the worlds to draw; None for all.
+        without: which of `shadow`, `reflection` and `skybox` to leave out of the colours.
+        samples: the number of places in a pixel where its colour is computed: 1, or 4, which smooths edges, as MuJoCo
+            does by default, and takes up to four times as long.
+        channels_first: `rgb` as (worlds, 3, height, width), `segmentation` as (worlds, 2, height, width): views of the
+            same memory.
+
+        Pictures are as from `mujoco.Renderer`: of tendons, slider-cranks, and the geoms and sites of groups 0 to 2
+        whose colour is not wholly transparent. The background, which is all that a world of NaN shows, is at the depth
+        where drawing ends (visual/map/zfar). No OpenGL is needed.
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
-        Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: skins; in colour, flat textures on shapes
-        other than planes and meshes.
+        Raises ValueError for an unknown camera, output or world, MemoryError if the pictures do not fit, and
+        `UnsupportedModel`, naming the element, if the camera might see what is not drawn: skins; in colour, flat
+        textures on shapes other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
@@ -98,7 +109,7 @@ class Simulation(simulation.Simulation):
             raise ValueError(f"samples must be one of {list(SAMPLES)}, not {samples!r}")
         key = (which(camera), size, asked, chosen, left_out, samples)
         if key not in self._pictures:
-            self._pictures[key] = self._picture(camera, size, asked, chosen, left_out, samples)
+            self._pictures[key] = self._picture(Shot(camera, size, asked, left_out, samples), chosen)
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._pictures[key].draw()
@@ -106,25 +117,19 @@ class Simulation(simulation.Simulation):
         return {name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in found.items()}
 
     @lasting
-    def _picture(
-        self,
-        camera: int | str | mujoco.MjvCamera,
-        size: tuple[int, int],
-        outputs: tuple[str, ...],
-        worlds: tuple[int, ...] | None,
-        without: tuple[str, ...],
-        samples: int,
-    ) -> Picture:
+    def _picture(self, shot: Shot, chosen: tuple[int, ...] | None) -> Picture:
+        """Make what takes these pictures of the chosen worlds, None: of all."""
         asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
 
         def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:
             m, state = asked.world(b), {name: b[name] for name in STATE}
             return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b)), {}
 
-        count = self.num_worlds if worlds is None else len(worlds)
-        check_memory("worlds", count, bytes_a_picture(self._mjmodel, size, outputs, self.dtype.itemsize), self.device)
-        drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
-        return Picture(
-            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(),
-            {"": self._buffers}, world, f"{asked.inputs} {asked.vary}", without, samples,
+        drawn, one = (self.num_worlds if chosen is None else len(chosen)), self.dtype.itemsize
+        check_memory("worlds", drawn, bytes_a_picture(self._mjmodel, shot.shape, shot.outputs, one), self.device)
+        rows = None if chosen is None else torch.tensor(chosen, dtype=torch.int64, device=self.device)
+        worlds = Worlds(
+            self._mjmodel, self.model, self.num_worlds, rows, asked.buffers(), {"": self._buffers}, world,
+            f"{asked.inputs} {asked.vary}",
         )  # fmt: skip
+        return Picture(worlds, shot)

@@ -1,4 +1,4 @@
-"""Textures: how they lie in memory, and what a point of a surface shows of them.
+"""Textures: their layout in memory, and the colour that a point of a surface gets from them.
 
 All textures of a model are one row of 32-bit numbers. A colour is found between four texels, so each number has one
 channel of a texel and of its three neighbours to the right and below, a byte each: what is read from memory, the most

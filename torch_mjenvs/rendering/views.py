@@ -1,4 +1,6 @@
-"""Where a camera sees the shapes of a scene, itself or in a plane that mirrors, and what a picture keeps for that."""
+"""Where a camera sees the shapes of a scene, directly or in a plane that mirrors, and the numbers that a picture keeps
+for it.
+"""
 
 from __future__ import annotations
 

@@ -19,14 +19,20 @@ BASE = 1.0  # metres of ground under the lowest point
 
 @dataclass(frozen=True)
 class TerrainGenerator:
-    """A grid of terrains: a column is of one kind, and its rows are levels, from easy to hard.
+    """A grid of terrains: each column has one kind, and its rows are levels, from easy to hard.
 
     Its fields are named as in Isaac Lab's `TerrainGeneratorCfg`. Rows follow each other along x, columns along y, and
     the grid's middle is the world's origin. The same fields give the same terrain, to the last bit.
 
-    size: a cell's sides along x and y, metres. border_width: of level ground around the grid. horizontal_scale: the
-    distance of neighbouring elevations; a face that should be vertical leans over that distance. vertical_scale:
-    elevations are multiples of it. difficulty_range: of the first and the last row.
+    sub_terrains: the kinds, each with its `proportion` of the columns.
+    size: a cell's sides along x and y, metres.
+    border_width: width of the level ground around the grid, metres.
+    num_rows, num_cols: numbers of levels and of columns.
+    horizontal_scale: distance of neighbouring elevations, metres. A face that should be vertical leans over that
+        distance.
+    vertical_scale: elevations are multiples of it, metres.
+    difficulty_range: difficulty of the first and the last row; those between are evenly spaced.
+    seed: of the random numbers in all cells.
 
     Raises ValueError for numbers that make no grid.
     """
@@ -104,9 +110,9 @@ class TerrainGenerator:
 
     @functools.cached_property
     def origins(self) -> np.ndarray:
-        """The middle of each cell (num_rows, num_cols, 3), metres. z: the highest elevation within 1 m along x and y.
+        """The middle of each cell, (num_rows, num_cols, 3) metres; z is the highest elevation within 1 m along x and y.
 
-        A robot whose lowest point is above it stands on nothing and in nothing.
+        A robot whose lowest point is above z touches nothing and is inside nothing.
         """
         out = np.zeros((self.num_rows, self.num_cols, 3))
         (nx, ny), edge = self._cell_steps, round(self.border_width / self.horizontal_scale)
@@ -165,13 +171,15 @@ class TerrainGenerator:
         return clip(floor(row), 0.0, self.num_rows - 1.0), clip(floor(column), 0.0, self.num_cols - 1.0)
 
     def next_level(self, level: Scalar, distance: Scalar, asked: Scalar, other: Scalar) -> Scalar:
-        """Return the level (row) at which a world goes on after an episode, by legged_gym's rule.
+        """Return the level (row) of a world's next episode, by legged_gym's rule.
 
-        distance: how far from its origin it came, metres. asked: how far its command asked it to go: speed times the
-        seconds of a full episode. other: any level, `rng.integers(ground.num_rows)`.
+        level: that of the episode that has ended.
+        distance: how far from its origin the robot came, in metres.
+        asked: how far its command asked it to go, in metres: speed times the seconds of a full episode.
+        other: any level, `rng.integers(ground.num_rows)`.
 
-        One that came further than half a cell goes up; else one that came less than half as far as asked goes down, and
-        not below 0. One that is past the last level goes to the other one.
+        A robot that came further than half a cell goes up; else one that came less than half as far as asked goes
+        down, but not below 0. One that passes the last level goes to `other`.
         """
         far = distance > 0.5 * self.size[0]
         down = logical_and(logical_not(far), distance < 0.5 * asked)

@@ -1,7 +1,7 @@
 """The kinds of terrain: each gives the elevations of one cell for a difficulty from 0 to 1.
 
-What they look like, and their names and defaults, follows Isaac Lab's and legged_gym's. A range (low, high) is gone
-through from its first number, at difficulty 0, to its second, at 1. Lengths are in metres.
+Their shapes, names and defaults follow Isaac Lab's and legged_gym's. A range (low, high) goes from its first number, at
+difficulty 0, to its second, at 1. Lengths are in metres.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class SubTerrain:
-    """A kind of terrain. proportion: its share of the columns, by that of all kinds. border_width: flat at 0."""
+    """A kind of terrain.
+
+    proportion: its share of the columns, relative to the sum over all kinds.
+    border_width: width of the level border of each cell, at elevation 0, metres.
+    """
 
     proportion: float = 1.0
     border_width: float = 0.25
 
     def heights(self, cell: Cell) -> np.ndarray:
-        """Return the elevations of the cell's points, metres; those within `border_width` of the edge do not count."""
+        """Return the elevations of the cell's points, metres; those within `border_width` of the edge are not used."""
         raise NotImplementedError
 
 
@@ -64,7 +68,7 @@ class Flat(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomUniform(SubTerrain):
-    """Rough ground: every point, or one each `downsampled_scale`, is up or down by at most `noise_range`."""
+    """Rough ground: every point, or one for each `downsampled_scale`, is up or down by at most `noise_range`."""
 
     noise_range: Range = (0.02, 0.10)
     noise_step: float = 0.01
@@ -82,7 +86,7 @@ class RandomUniform(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class PyramidSloped(SubTerrain):
-    """Slopes from all sides up to a platform, or, inverted, down to it. slope_range: rise over run."""
+    """Slopes from all sides up to a platform, or down to it if `inverted`. `slope_range` is rise over run."""
 
     slope_range: Range = (0.0, 0.4)
     platform_width: float = 2.0
@@ -96,7 +100,7 @@ class PyramidSloped(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class PyramidStairs(SubTerrain):
-    """Stairs from all sides up to a platform, or, inverted, down to it."""
+    """Stairs from all sides up to a platform, or down to it if `inverted`."""
 
     step_height_range: Range = (0.05, 0.23)
     step_width: float = 0.3
@@ -113,7 +117,7 @@ class PyramidStairs(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteObstacles(SubTerrain):
-    """Boxes and pits of random places and sides, on level ground with a platform in the middle."""
+    """Boxes and pits at random places and with random sides, on level ground with a platform in the middle."""
 
     obstacle_height_range: Range = (0.05, 0.2)
     obstacle_width_range: Range = (0.4, 1.2)
@@ -133,7 +137,7 @@ class DiscreteObstacles(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class SteppingStones(SubTerrain):
-    """Square stones over a hole, smaller and further apart the more difficult, round a platform."""
+    """Square stones over a hole, smaller and further apart with the difficulty, around a platform."""
 
     stone_width_range: Range = (1.0, 0.3)
     stone_distance_range: Range = (0.2, 0.5)
@@ -168,7 +172,7 @@ class Wave(SubTerrain):
 
 @dataclass(frozen=True, kw_only=True)
 class Gap(SubTerrain):
-    """A trench round a platform."""
+    """A trench around a platform."""
 
     gap_width_range: Range = (0.2, 0.8)
     gap_depth: float = 1.0

@@ -39,13 +39,14 @@ def heights(
 ) -> list[Scalar]:
     """Return the height of the ground at each point, metres, in the world's frame.
 
-    points: (x, y) from the body's origin, metres. x is to where the body's x axis points, seen from above: points turn
-    with the body about the vertical, and do not tilt with it. geoms: names of those that count as ground; if left out,
-    all geoms that stand still and that something which moves may touch. missing: the height where there is no ground.
+    points: (x, y) from the body's origin, metres, along the body's x axis as seen from above, and to its left. Points
+        turn with the body about the vertical, and do not tilt with it.
+    body: name or number of the body.
+    geoms: names of the geoms that count as ground. None for every static geom that something moving may touch.
+    missing: the height where there is no ground.
 
-    It is what mj_ray straight down from far above gives, at the poses of `world.data`. Subtract it from
-    `world.data.xpos[body][2]` for a policy. Raises KeyError for unknown names, `UnsupportedModel` for ground that is a
-    mesh.
+    It is what mj_ray measures straight down from far above, at the poses of `world.data`. For a policy, subtract it
+    from `world.data.xpos[body][2]`. Raises KeyError for unknown names, `UnsupportedModel` for ground that is a mesh.
     """
     known = ground_geoms(m) if geoms is None else [m.geom(name).id for name in geoms]
     refuse_ground(m, known)

@@ -1,4 +1,5 @@
-"""What a run asks of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command."""
+"""What a run needs of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ class Agent(Protocol):
         """Return counts of what went wrong in the last iteration; `measures` has already waited for the device."""
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt, all but the id of the task."""
+        """Return the entries of policy.pt except the task's id."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the learner goes on from, as `torch.save` takes it."""
+        """Return the full state of the learner, from which it can be resumed, as `torch.save` takes it."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from what `state_dict` returned."""
 
 
 class Learner(Agent, Protocol):
@@ -56,13 +57,13 @@ class Learner(Agent, Protocol):
     frames_before: int  # by runs that this one began with; it is in the state, too
 
     def begin_with(self, state: Mapping[str, Any]) -> None:
-        """Begin with what another run has learned: the entries LEARNED of its state."""
+        """Start from what another run has learned: the entries LEARNED of its state."""
 
 
 class Algorithm(Protocol):
     """The module of an algorithm that `train --algorithm` knows."""
 
-    NAME: str  # as results have it
+    NAME: str  # in results
     TABLES: Path  # of its settings: "defaults", and what differs from them by id of a task
 
     def settings(self, env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
@@ -72,14 +73,14 @@ class Algorithm(Protocol):
         """
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags that are no settings."""
+        """Add the flags that are not settings."""
 
     def ways(self, args: argparse.Namespace) -> dict[str, str]:
-        """Return what such flags led to, arguments of `make` that results name. Raises SystemExit for what cannot be.
+        """Return what these flags chose: arguments of `make`, which results name. Raises SystemExit for bad ones.
         """
 
     def make(
         self, env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
         share: Share, **ways: Any,
     ) -> Learner:  # fmt: skip
-        """Make the learner. Raises ValueError for what cannot be, such as a run that is shared out over processes."""
+        """Make the learner. Raises ValueError for what it does not support, such as several processes."""

@@ -1,4 +1,4 @@
-"""The files of a run: each is whole at any moment, whenever the process is killed and whatever is on the disk."""
+"""The files of a run: each is complete at any moment, whenever the process is killed and whatever is on the disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a 
 
 
 class Kept:
-    """The checkpoints of a run, each of which replaces the one before."""
+    """The checkpoints of a run; each replaces the one before."""
 
     def __init__(
         self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE
@@ -35,15 +35,17 @@ class Kept:
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
-        """Say whether a checkpoint is due: at the end, by frames seen (there were `last` before), or by the clock."""
+        """Return whether a checkpoint is due: at the end, by frames seen (there were `last` before), or by the clock.
+        """
         frames, total = self.agent.frames_seen, self.agent.settings.total_steps
         by_frames = frames >= total or frames * CHECKPOINTS // total > last * CHECKPOINTS // total
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
 
     def save(self, seconds: float) -> None:
-        """Save the policy and the state to resume from, after so many seconds of training.
+        """Save the policy and the state to resume from, after this many seconds of training.
 
-        Of a run that is shared out, every process calls this, as the state is everybody's; the first one writes.
+        In a run of several processes every process must call this, since the state is gathered from all; the first one
+        writes.
         """
         start, agent = time.perf_counter(), self.agent
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
@@ -54,7 +56,7 @@ class Kept:
         self.took = self.at - start
 
     def save_best(self, evaluation: float) -> None:
-        """Save the policy as OUT/best.pt where it did better in this evaluation than in all before."""
+        """Save the policy as OUT/best.pt if it did better in this evaluation than in all before."""
         before = [mean for _, _, mean in self.history["evaluations"][:-1]]
         if evaluation > max(before, default=-math.inf):
             about = {"frames": self.agent.frames_seen, "evaluation": evaluation}
@@ -67,7 +69,7 @@ class Kept:
 def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """Restore `agent` from a checkpoint. Returns the history and the seconds of training up to there.
 
-    Raises SystemExit for a file that is no whole checkpoint, or that of another run.
+    Raises SystemExit for a file that is not a complete checkpoint, or is that of another run.
     """
     state = load(file, ("run", "agent", "history", "seconds"))
     try:
@@ -88,10 +90,10 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
 
 
 def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
-    """Begin with what the networks of another run have learned; `run` is what identifies this one.
+    """Begin with what the networks of another run have learned; `run` identifies this one.
 
-    That run may be of another task, which is then said. Raises SystemExit where its algorithm is another, or its
-    networks read something else or are of other layers.
+    That run may be of another task; this is then printed. Raises SystemExit if its algorithm is another, or if its
+    networks have other inputs or layers.
     """
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
@@ -109,7 +111,7 @@ def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return the settings in which two runs differ: name, old value and new value of each."""
+    """Return the settings in which two runs differ: the name, old value and new value of each."""
     flat = [_flat(run) for run in (old, new)]
     names = sorted(flat[0].keys() | flat[1].keys())
     return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
@@ -122,9 +124,9 @@ def _flat(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Write a file whole or not at all: at any moment, and after a power cut, it has the old contents or the new.
+    """Write a file completely or not at all: at any moment, even after a power cut, it has the old contents or the new.
 
-    Raises SystemExit where it cannot be written, as on a full disk; the old contents are then still there.
+    Raises SystemExit if it cannot be written, as on a full disk; the old contents are then still there.
     """
     draft = path.with_suffix(".draft")
     try:
@@ -142,7 +144,7 @@ def write(path: Path, content: bytes | memoryview) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Flush a folder's names to the disk, where the system has a way to ask for that."""
+    """Flush a folder's names to the disk, if the system can do that."""
     with suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:
@@ -152,16 +154,16 @@ def _sync_folder(path: Path) -> None:
 
 
 def save(what: Mapping[str, Any], path: Path) -> None:
-    """Save a dict by torch.save, whole or not at all. Raises SystemExit where the file cannot be written."""
+    """Save a dict by torch.save, completely or not at all. Raises SystemExit if the file cannot be written."""
     buffer = io.BytesIO()
     torch.save(what, buffer)
     write(path, buffer.getbuffer())
 
 
 def save_json(what: Mapping[str, Any], path: Path) -> None:
-    """Save strict JSON, whole or not at all; a number that is not finite becomes null.
+    """Save strict JSON, completely or not at all; a number that is not finite becomes null.
 
-    Raises SystemExit where the file cannot be written.
+    Raises SystemExit if the file cannot be written.
     """
     write(path, (json.dumps(finite(what), allow_nan=False) + "\n").encode())
 
@@ -199,7 +201,7 @@ def load(path: Path, entries: Collection[str]) -> dict[str, Any]:
 def misfit(theirs: Any, ours: Any, name: str = "state") -> str | None:
     """Return the first reason why a loaded state cannot replace ours: a missing entry, or a tensor of another shape.
 
-    Entries that ours does not have yet, such as the moments of an optimiser before its first step, are not compared.
+    Entries that ours does not have yet, such as an optimiser's moments before its first step, are not compared.
     """
     if isinstance(ours, Mapping):
         if not isinstance(theirs, Mapping):

@@ -1,4 +1,4 @@
-"""What every algorithm keeps: the episodes of its worlds, the random numbers that a run goes on with, and the time.
+"""What every algorithm needs: the episodes of its worlds, the state of random numbers, and the time.
 
 Shapes: N worlds, T steps of a rollout.
 """
@@ -20,13 +20,13 @@ LAST = 100  # episodes, of which runs plot means
 
 
 class Episodes:
-    """The returns of the worlds' episodes so far (N,), and what is known of the last ones that ended."""
+    """The returns of the worlds' episodes so far (N,), and data of the latest ones that ended."""
 
     def __init__(self, env: TorchVectorEnv, share: Share = ALONE):
-        """Begin with episodes of random ages, in worlds that were just reset; they are this process's share of all.
+        """Begin with episodes of random ages, in worlds that were just reset; these are this process's share of all.
 
-        Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. The returns
-        of these first episodes are partial, and NaN keeps them out of the statistics.
+        Otherwise all worlds would reset together every 1,000 steps, and the data would come in waves. The returns of
+        these first episodes are partial; NaN keeps them out of the statistics.
         """
         N, limit = env.num_envs, env.engine.max_episode_steps
         if limit is not None:
@@ -46,7 +46,8 @@ class Episodes:
         return found
 
     def record(self, returns: Tensor, done: Tensor, data: Mapping[str, Tensor]) -> None:
-        """Record the episodes that ended in a rollout, from the returns after each step, and from what it has by name.
+        """Record the episodes that ended in a rollout, from the returns after each step and the rollout's named
+        entries.
         """
         returns = self.share.gathered(returns, 1)
         whole = self.share.gathered(done, 1) & ~returns.isnan()
@@ -68,7 +69,7 @@ class Episodes:
         return {"episode_return": self.share.gathered(self.returns), "finished": list(self.finished)} | told
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of an agent."""
+        """Continue from the state of an agent."""
         self.returns.copy_(self.share.mine(state["episode_return"]))
         self.finished, self.told = deque(state["finished"], LAST), deque(state.get("told", ()), LAST)
 
@@ -80,14 +81,14 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
-    """Have torch's random numbers go on from the state of an agent."""
+    """Set the state of torch's random numbers to that in an agent's state."""
     torch.set_rng_state(state["random"].cpu())
     if device.type == "cuda" and state["cuda_random"] is not None:  # None: of a run on the CPU
         torch.cuda.set_rng_state(state["cuda_random"].cpu(), device)
 
 
 def now(device: torch.device) -> float:
-    """Return the time, in seconds, once the device has done all that it was given."""
+    """Return the time in seconds, once the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

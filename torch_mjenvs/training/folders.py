@@ -16,8 +16,8 @@ LOCK = ".lock"  # its holder's number is in it; the system lets go of it when th
 def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
     """Make the folder for results and hold it until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
 
-    No results are overwritten. Raises SystemExit where there is nothing to resume, results of another run are in the
-    way, another run is writing there, or no folder can be made.
+    No results are overwritten. Raises SystemExit if there is nothing to resume, if the folder has results of another
+    run or another run is writing there, or if no folder can be made.
     """
     names = _names(name)
     lock: BaseFileLock | None
@@ -41,7 +41,7 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
 
 
 def to_resume(given: Path | None, name: str) -> Path:
-    """Return the checkpoint that a run goes on from: in the folder `given`, or the last of runs/NAME and so on."""
+    """Return the checkpoint from which a run is resumed: in the folder `given`, or the last of runs/NAME and so on."""
     return (given or _last(_names(name))) / "checkpoint.pt"
 
 
@@ -55,7 +55,7 @@ def _last(names: list[Path]) -> Path:
 
 
 def used(out: Path) -> bool:
-    """Say whether a folder holds results of a run."""
+    """Return whether a folder holds results of a run."""
     return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
 
 
@@ -85,7 +85,7 @@ def _claim(out: Path) -> BaseFileLock | None:
 
 
 def _holder(out: Path) -> str:
-    """Return a few words on who holds a folder's lock, or "" where that is not known."""
+    """Return a description of who holds a folder's lock, or "" if that is not known."""
     try:
         return f" (process {int((out / LOCK).read_text())})"
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The health of a run: counts of what goes wrong, and the rule by which a run counts as diverged."""
+"""The health of a run: counts of what goes wrong, and the rule for when a run has diverged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Faults:
         return Faults(**{name: mine[name] + theirs[name] for name in mine})
 
     def divergence(self, frames: int) -> str | None:
-        """Return why an iteration of so many frames shows that the run has diverged; None where it does not."""
+        """Return why an iteration of this many frames shows that the run has diverged; None if it does not."""
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:

@@ -12,8 +12,8 @@ from typing import Any
 class Interrupts:
     """A context in which the first Ctrl-C or SIGTERM is only noted in `heard`; the second ends the process at once.
 
-    The exit status is then the one by which shells tell of a signal, 130 or 143. Python hears signals in its main
-    thread alone: elsewhere nothing is changed. A signal that the process ignores (nohup) stays ignored.
+    The exit status is then the one that shells use for a signal, 130 or 143. Python receives signals only in its main
+    thread: in others nothing is changed. A signal that the process ignores (nohup) stays ignored.
     """
 
     heard: signal.Signals | None = None

@@ -1,4 +1,4 @@
-"""The log of a run in progress: TensorBoard where it is installed, Weights & Biases where it is asked for."""
+"""The log of a run in progress: TensorBoard if it is installed, Weights & Biases on request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Log:
     """A log of numbers, by name and count of frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project of Weights & Biases, whose library has to be installed. Calls raise SystemExit where nothing can be written,
-    as on a full disk.
+    project of Weights & Biases, whose library has to be installed. Calls raise SystemExit if nothing can be written, as
+    on a full disk.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None, silent: bool = False):
-        """Open the log at so many frames; one that is silent writes nothing."""
+        """Open the log at this number of frames; a silent one writes nothing."""
         self.out, self.at = out, -math.inf
         self.tensorboard: Any = None
         self.wandb: Any = None
@@ -39,7 +39,7 @@ class Log:
             self.wandb = library.init(project=wandb, name=out.name, dir=str(out), config=dict(run))
 
     def write(self, frames: int, values: Mapping[str, float], always: bool) -> None:
-        """Log these values, as they are after so many frames; unless `always`, only if the last time is EVERY ago."""
+        """Log these values after this many frames; unless `always`, only if the last time was at least EVERY ago."""
         if not always and time.perf_counter() < self.at + EVERY:
             return
         self.at = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Dense layers as a module of torch, which compiled kernels run on the CPU: for the training loops of other libraries.
+"""Dense layers as a torch module that compiled kernels run on the CPU, for the training loops of other libraries.
 
 Shapes: N rows of I inputs and O outputs.
 """
@@ -44,21 +44,21 @@ PART = 2  # tiles whose gradients one thread adds up; their sums are added after
 class MLP(nn.Sequential):
     """`nn.Sequential` of dense layers that compiled kernels run on the CPU, forward and backward.
 
-        net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6))
-        net = MLP(*sequential)  # the layers of another one, and their parameters
+        net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6)) net = MLP(*sequential)
+        # the layers of an existing one, with their parameters
 
-    It has `nn.Linear` with biases, and between them one kind of `nn.Tanh`, `nn.ReLU`, `nn.ELU` and `nn.SiLU`; before
-    these there may be an `nn.LayerNorm`, everywhere or nowhere. All is as in `nn.Sequential`: the names of parameters,
-    what is saved, and what may be done to them.
+    It consists of `nn.Linear` with biases, and between them activations of one kind: `nn.Tanh`, `nn.ReLU`, `nn.ELU` or
+    `nn.SiLU`. Either all or none of these have an `nn.LayerNorm` before them. Everything else is as in `nn.Sequential`:
+    the names of parameters, what is saved, and how it may be used.
 
-    A call is one launch, and the way back another, which computes activations again: none are kept in between. Numbers
-    differ from torch's by rounding, and do not depend on how many threads there are. After
-    `torch.set_float32_matmul_precision("medium")`, factors of products are rounded to bfloat16, where the processor is
-    faster with it; their sums are float32.
+    A call is one launch, and the backward pass another, which recomputes activations instead of storing them. Results
+    differ from torch's by rounding, and do not depend on the number of threads. After
+    `torch.set_float32_matmul_precision("medium")`, the factors of products are rounded to bfloat16 on processors where
+    that is faster; their sums are float32.
 
-    Kernels are for float32 on the CPU, and gradients of parameters. The rest is done by torch as ever: other devices
-    and dtypes, gradients by the inputs, autocast, `torch.compile`, `torch.func`. Where kernels ran, gradients cannot be
-    differentiated again.
+    Kernels are for float32 on the CPU, and for gradients with respect to parameters. Torch does the rest: other devices
+    and dtypes, gradients with respect to inputs, autocast, `torch.compile`, `torch.func`. If kernels ran, gradients
+    cannot be differentiated again.
 
     Raises ValueError for other layers.
     """
@@ -96,7 +96,7 @@ class _Shape(NamedTuple):
 def _read(layers: Iterable[nn.Module]) -> tuple[_Shape, list[Tensor]]:
     """Return what the kernels of a network depend on, and its parameters in order.
 
-    Raises ValueError for layers of which kernels know nothing, such as those with hooks.
+    Raises ValueError for layers that kernels do not support, such as those with hooks.
     """
     widths: list[int] = []
     kinds: set[str] = set()
@@ -135,7 +135,7 @@ def _read(layers: Iterable[nn.Module]) -> tuple[_Shape, list[Tensor]]:
 
 
 def _fit(x: Tensor, parameters: Sequence[Tensor]) -> bool:
-    """Say whether kernels can do what is asked for."""
+    """Return whether kernels can run this call."""
     if x.requires_grad or torch.compiler.is_compiling() or transformed() or torch.is_autocast_enabled("cpu"):
         return False
     plain = all(y.dtype == torch.float32 and y.device.type == "cpu" for y in (x, *parameters))
@@ -160,7 +160,7 @@ class _Run(torch.autograd.Function):
 
 
 class _Passes:
-    """The kernels of networks of some shape, and where they have the parameters.
+    """The kernels of networks of one shape, and their memory for the parameters.
 
     With `rounded`, factors of products are bfloat16.
     """
@@ -190,11 +190,11 @@ class _Passes:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
-        self.launches: list[Launch] = []  # with the memory of so many threads, for one call at a time
+        self.launches: list[Launch] = []  # with the memory of this many threads, for one call at a time
         self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
-        """Plan the way forward, a tile a turn, and the way back, PART tiles a turn."""
+        """Plan the forward pass, one tile a turn, and the backward pass, PART tiles a turn."""
         scratch, size, inputs, outputs = self.scratch, self.size, self.inputs, self.outputs
         theta = Matrix("theta", 1, size, size)
         x, rows = scratch.matrix(inputs, FRAMES), scratch.matrix(FRAMES, inputs)
@@ -257,7 +257,7 @@ class _Passes:
         self, kernel: int, turns: int, frames: int, parameters: Sequence[Tensor], results: dict[str, Tensor],
         **given: Tensor,
     ) -> None:  # fmt: skip
-        """Launch a kernel, a turn of which takes so many rows of what is given; of the last, those missing are 0."""
+        """Launch a kernel of which one turn takes this many of the given rows; rows missing in the last turn are 0."""
         total, threads = turns * frames, min(turns, torch.get_num_threads())
         missing = total - len(given["x"])
         with self.lock:
@@ -274,7 +274,7 @@ class _Passes:
                 launch.take(name, self.nothing)
 
     def _reserve(self, threads: int, rows: int) -> None:
-        """Have memory for so many threads, and numbers for so many rows."""
+        """Allocate memory for this many threads, and row numbers for this many rows."""
         pairs, self.threads, self.rows = torch.int32, threads, rows
         tensors = {
             "own": torch.zeros(threads * self.scratch.size), "biases": torch.zeros(self.biases.size),

@@ -1,4 +1,4 @@
-"""The networks of PPO, made fast: batched products, gradients by hand, memory that is kept.
+"""The networks of PPO, made fast by batched products, hand-written gradients, and memory that is reused.
 
 Shapes: B rows, O observations, A actions.
 """
@@ -22,10 +22,10 @@ aten: Any = torch.ops.aten
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation y(x) that works in place, and its way back, which turns the gradient by y into that by x in place.
+    """An activation y(x) that works in place, and its backward pass, from the gradient by y to that by x, in place.
 
-    `value` takes scale x and a tensor to put y into, which is another one if `input_kept`; `back` takes gradient, scale
-    x and y.
+    `value` takes scale x and a tensor to put y into, a different one if `input_kept`; `back` takes gradient, scale x
+    and y.
     """
 
     value: Callable[[Tensor, Tensor], Any]
@@ -71,7 +71,7 @@ NORMS = ("none", "layer")  # of hidden layers, before their activation
 
 
 def parameters(count: int, widths: Sequence[int], norm: str = "none") -> int:
-    """Return how many parameters so many networks have whose layers, inputs first, are of these widths."""
+    """Return the number of parameters of this many networks whose layers, inputs first, have these widths."""
     dense = sum((i + 1) * o for i, o in itertools.pairwise(widths))
     return count * (dense + (2 * sum(widths[1:-1]) if norm == "layer" else 0))
 
@@ -82,8 +82,8 @@ class Stack:
     Weights (n, out, in) and biases (n, 1, out) of each layer are views of `theta`, and their gradients of `grad`. With
     `norm` "layer", so are gains and shifts (n, 1, out) of each hidden layer, whose outputs are normalised before the
     activation. Hidden layers begin with orthogonal weights. `sees` (n, O) bool says which inputs each network sees;
-    None is all. Weights of the others are and stay 0. Results of `forward` are valid until the next call with as many
-    rows.
+    None means all. Weights of the others are and stay 0. Results of `forward` are valid until the next call with as
+    many rows.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Stack:
                 net.zero_()[:, seen] = orthogonal((len(net), int(seen.sum())), math.sqrt(2)).to(theta.device)
 
     def buffer(self, name: str, *shape: int) -> Tensor:
-        """Return scratch memory that is kept: fresh memory costs more in page faults than the arithmetic on it."""
+        """Return scratch memory, which is reused: new memory costs more in page faults than the arithmetic on it."""
         if (name, *shape) not in self.buffers:
             self.buffers[name, *shape] = torch.empty(shape, device=self.weights[0].device)
         return self.buffers[name, *shape]
@@ -148,7 +148,8 @@ class Stack:
                 grad = self._through_norm(layer - 1, below) if self.gains else below
 
     def _normalised(self, layer: int, x: Tensor) -> Tensor:
-        """Return layer norm of x (n, B, units), in other memory, and keep for `_through_norm` what leads back."""
+        """Return layer norm of x (n, B, units), in other memory, and keep what `_through_norm` needs.
+        """
         if layer == 0:
             self.normalised: list[tuple[Tensor, ...]] = []  # of each hidden layer, with x, mean and 1 / deviation
         found, mean, scale = torch.native_layer_norm(x, x.shape[-1:], None, None, EPS)
@@ -167,7 +168,7 @@ class Stack:
 
 
 class ActorCritic:
-    """Two separate networks: one gives the mean action, the other the value. Those of the same widths share a `Stack`.
+    """Two separate networks, one for the mean action and one for the value. With equal widths they share a `Stack`.
 
     All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
     one operation each. `policy` and `value` are the layers, pairs of weights (out, in) and biases (out,); `norms` are
@@ -175,7 +176,7 @@ class ActorCritic:
     Results of `forward` are valid until the next call with as many rows.
 
     `actor` and `critic` are the widths of their hidden layers. `sees` (2, O) bool says which observations each network
-    sees; None is all. Weights of the others are and stay 0.
+    sees; None means all. Weights of the others are and stay 0.
     """
 
     def __init__(
@@ -233,12 +234,12 @@ def _views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
 
 
 def _eager(method: Any) -> Any:
-    """Return a method of torch's optimisers without what keeps `torch.compile` out of it."""
+    """Return a method of torch's optimisers without the decorator that excludes it from `torch.compile`."""
     return getattr(method, "__wrapped__", method)
 
 
 class Adam(torch.optim.Adam):
-    """torch's Adam, never compiled: what keeps these methods out of that imports torch._dynamo, which takes 2 s."""
+    """Torch's Adam without the decorators against `torch.compile`: they import torch._dynamo, which takes 2 s."""
 
     add_param_group = _eager(torch.optim.Adam.add_param_group)
     load_state_dict = _eager(torch.optim.Adam.load_state_dict)
@@ -253,7 +254,7 @@ class RunningMoments:
         self.count = 0
 
     def update(self, rows: Tensor) -> None:
-        """Take in rows (B, *shape)."""
+        """Add rows (B, *shape) to the moments."""
         mean = rows.mean(0)
         var = (rows - mean).square_().mean(0)  # in a third of the time of torch.var
         share = len(rows) / (self.count + len(rows))  # 1 at first: the initial guess is forgotten
@@ -276,10 +277,9 @@ class RunningMoments:
 
 
 class Replayed:
-    """A function of tensors that CUDA replays as one graph; on the CPU it is just called.
+    """A function of tensors that CUDA replays as one graph; on the CPU it is simply called.
 
-    All else that the function works on has to stay at its place in memory. What it returns is valid until it is called
-    again.
+    Everything else that the function works on must keep its address. Its results are valid until the next call.
     """
 
     def __init__(self, function: Callable[..., Any]):

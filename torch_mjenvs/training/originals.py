@@ -1,8 +1,8 @@
-"""Gymnasium's and dm_control's own tasks: a step of them takes as long as thousands of steps here, so cores share them.
+"""Gymnasium's and dm_control's own tasks, stepped by one process per core: a step takes as long as thousands here.
 
-This file is also the program of the processes that step them, run by its path: it imports neither torch nor this
-package, whose import would take longer than what a process is for. It speaks through pipes, and is started neither by a
-fork of a program with threads nor by importing that program anew. It ends when the pipe does.
+This file is also the program of the processes that step them, run by its path. It imports neither torch nor this
+package, whose import would take longer than the work of a process. It communicates through pipes, and is started
+neither by a fork of a program with threads nor by importing that program anew. It ends when the pipe is closed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Suite(gymnasium.Env[Any, Any]):
         self.action_space = gymnasium.spaces.Box(spec.minimum, spec.maximum, spec.shape, np.float64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, of this seed where there is one."""
+        """Begin an episode, with this seed if there is one."""
         if seed is not None:
             self.env.task.random.seed(seed)
         return _row(self.env.reset().observation), {}
@@ -59,7 +59,7 @@ class Suite(gymnasium.Env[Any, Any]):
         return _row(found.observation), found.reward, terminated, found.last() and not terminated, {}
 
     def close(self) -> None:
-        """Close the environment beneath."""
+        """Close the wrapped environment."""
         self.env.close()
 
 
@@ -86,7 +86,9 @@ def suite() -> Any:
 
 
 def make_original(name: str, **arguments: Any) -> gymnasium.Env[Any, Any]:
-    """Make one of Gymnasium's tasks, by its id, or one of dm_control's, "dm_control/walker-walk", without arguments."""
+    """Make one of Gymnasium's tasks, by its id, or one of dm_control's, such as "dm_control/walker-walk", without
+    arguments.
+    """
     if name.startswith(SUITE):
         return Suite(name.removeprefix(SUITE), **arguments)
     with without_the_warning_of_settotalmass():
@@ -94,7 +96,7 @@ def make_original(name: str, **arguments: Any) -> gymnasium.Env[Any, Any]:
 
 
 class Worlds:
-    """Worlds of one of these tasks, each for one episode. A world whose episode has ended keeps still."""
+    """Worlds of one of these tasks, each for one episode. A world whose episode has ended is not stepped."""
 
     def __init__(self, name: str, num_envs: int, arguments: dict[str, Any]):
         self.envs = [make_original(name, **arguments) for _ in range(num_envs)]
@@ -121,7 +123,7 @@ class Worlds:
 
 
 class Elsewhere:
-    """`Worlds` in a process of their own. A call begins something there, and returns what waits for its result."""
+    """`Worlds` in a process of their own. A call starts work there, and returns what waits for the result."""
 
     def __init__(self, *arguments: Any):
         command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
@@ -148,7 +150,7 @@ class Elsewhere:
             self._result()
 
     def _result(self) -> Any:
-        """Return the result, or raise the error there was. Raises RuntimeError where the process has ended."""
+        """Return the result, or raise the error there was. Raises RuntimeError if the process has ended."""
         try:
             found = pickle.load(self.back)
         except EOFError:
@@ -159,7 +161,7 @@ class Elsewhere:
         return found
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """End the process, whatever it is doing."""
         self.process.kill()
         self.process.wait()
         with suppress(BrokenPipeError):  # of what was not yet sent
@@ -168,10 +170,10 @@ class Elsewhere:
 
 
 class Shared:
-    """`Worlds` shared out among processes: the same results, bit for bit, in a share of the time.
+    """`Worlds` divided among processes: the same results, bit for bit, in a fraction of the time.
 
-    Processes start at once, and make their worlds while this one is at something else. With one of them, worlds are
-    made and stepped here.
+    Processes start at once, and make their worlds while this one does something else. With a single process, worlds are
+    made and stepped in this one.
     """
 
     def __init__(self, name: str, num_envs: int, processes: int, arguments: dict[str, Any]):
@@ -197,7 +199,7 @@ class Shared:
         return obs, rewards, terminated, truncated, {}
 
     def each(self) -> list[Shared]:
-        """Return the worlds of each process as if there were no others; they end with these."""
+        """Return the worlds of each process separately; they end together with these."""
         found = []
         for worlds, part in zip(self.worlds, self.parts, strict=True):
             one = copy(self)
@@ -216,7 +218,7 @@ def _result(x: Any) -> Any:
 
 
 def processes_for(name: str, num_envs: int) -> int:
-    """Return how many processes are to share worlds: one a core; only one where others could not make them."""
+    """Return the number of processes that share the worlds: one per core, or only one if others could not make them."""
     # Others came with a user's module.
     known = name.startswith(SUITE) or str(gymnasium.spec(name).entry_point).startswith("gymnasium.")
     known &= Path(__file__).is_file() and bool(sys.executable)
@@ -226,7 +228,7 @@ def processes_for(name: str, num_envs: int) -> int:
 
 @contextmanager
 def without_the_warning_of_settotalmass() -> Iterator[None]:
-    """Silence MuJoCo's warning of `settotalmass`. Other warnings go where they would have gone, but to no log file."""
+    """Silence MuJoCo's warning of `settotalmass`. Other warnings are shown as before, but not written to a log file."""
     shown = mujoco.get_mju_user_warning() or (lambda message: print(f"MuJoCo: {message}", file=sys.stderr))
 
     def show(message: str) -> None:
@@ -242,9 +244,9 @@ def without_the_warning_of_settotalmass() -> Iterator[None]:
 
 
 def _without_timers() -> None:
-    """Have MuJoCo not measure how long each part of a step takes: nobody reads it here, and it is a tenth of a step.
+    """Stop MuJoCo from timing each part of a step: that is not used here, and takes a tenth of a step.
 
-    MuJoCo's Python package cannot take off the clock that it sets, so that is done in its library, where that is known.
+    MuJoCo's Python package cannot remove the clock that it sets, so this is done in its library, if that is found.
     """
     with suppress(OSError, ValueError):
         library = ctypes.CDLL(f"libmujoco.so.{mujoco.__version__}")  # the one that is loaded
@@ -252,7 +254,7 @@ def _without_timers() -> None:
 
 
 def _serve() -> None:
-    """Do what the messages on the standard input ask for, until it ends."""
+    """Execute the requests on the standard input, until it ends."""
     _without_timers()
     inside, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print goes elsewhere than the results

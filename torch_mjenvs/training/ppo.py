@@ -1,13 +1,11 @@
-"""PPO on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own.
+"""PPO on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's original.
 
     python -m torch_mjenvs train --env TorchHalfCheetah-v0
 
-Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
-reason: networks of the same widths run as one batched product, gradients are written by hand, and buffers are allocated
-once. A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the
-device.
-On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here; on a GPU the update
-can be.
+Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed: networks of
+the same widths run as one batched product, gradients are written by hand, and buffers are allocated once. A rollout and
+the update of a minibatch always do the same operations on the same memory and never wait for the device. On the CPU,
+update and networks are compiled kernels (`compiled/`) of the same computation; on a GPU the update can be one, too.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions.
 """
@@ -108,11 +106,10 @@ class PPO:
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
         "critic" where there is such a group, else "policy" and "privileged". With `compiled`, compiled kernels do the
-        networks' work on the CPU, and the update on a GPU, where they can; None is True on the CPU. `rounded` has those
-        of the CPU round the factors of products to bfloat16.
-        Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
-        and have the same numbers.
-        Raises ValueError for groups that are not there, and a horizon longer than an episode.
+        networks' work on the CPU, and the update on a GPU, where they can; None means True on the CPU. With `rounded`,
+        the CPU's kernels round the factors of products to bfloat16. If a run is shared among processes, `env` has this
+        process's `share` of the worlds. All learn from all frames, and have the same numbers. Raises ValueError for
+        groups that the task does not have, and for a horizon longer than an episode.
         """
         self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -183,11 +180,11 @@ class PPO:
 
     @property
     def gpu(self) -> torch.device | None:
-        """The GPU that the networks are on, if that is where they are."""
+        """The GPU that the networks are on, None if they are on the CPU."""
         return self.net.theta.device if self.net.theta.is_cuda else None
 
     def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
-        """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
+        """Return a function that makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
         moments, log_std, noise = self.obs_moments, self.net.log_std, rows["noise"]
         rounded = isinstance(self.compiled_forward, Forward) and self.compiled_forward.rounded is not None
         whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
@@ -209,12 +206,12 @@ class PPO:
 
     @property
     def acts_by_rows(self) -> bool:
-        """Whether `act` gives a row the same bits whatever other rows there are, as torch's products do not."""
+        """Whether `act` gives a row the same bits whatever the other rows; torch's products do not."""
         return self.compiled_forward is not None
 
     @property
     def finished(self) -> Collection[float]:
-        """The returns of the episodes that ended last."""
+        """The returns of the latest episodes that ended."""
         return self.episodes.finished
 
     def iterate(self) -> None:
@@ -279,7 +276,7 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
-        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) is of what comes next."""
+        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) is the one after."""
         if self.compiled_advantages:
             found = self.compiled_advantages(
                 reward=rewards, value=values, done=done, next_value=next_value,
@@ -299,7 +296,7 @@ class PPO:
         return advantages
 
     def returns(self, rewards: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of rewards (T, N) since each episode began: plain, and discounted as from the past to now."""
+        """Return the sums of rewards (T, N) since each episode began: plain, and with earlier rewards discounted."""
         if self.compiled_returns:
             found = self.compiled_returns(
                 reward=rewards, done=done, whole=self.episodes.returns, discounted=self.discounted_return
@@ -334,7 +331,7 @@ class PPO:
             self.adapt(found[STATISTICS.index("approx_kl")])
 
     def epoch(self, order: Tensor, size: int) -> Tensor:
-        """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
+        """Learn from minibatches of this many frames, taken in `order`. Returns the means of STATISTICS (8,)."""
         if self.compiled_update:
             rounds = self.learn_compiled(order)
             self.bad_updates += (~rounds.isfinite().all(1)).sum()
@@ -345,8 +342,8 @@ class PPO:
     def adapt(self, kl: Tensor) -> None:
         """Raise or lower the learning rate by half after an epoch in which the policy moved too little or too far.
 
-        This is the rule of rsl_rl (Rudin et al., 2022), which has it after each minibatch: so many of them as here
-        would move the rate back and forth.
+        This is the rule of rsl_rl (Rudin et al., 2022), which applies it after each minibatch: with as many minibatches
+        as here, that would move the rate back and forth.
         """
         target = self.settings.target_kl
         self.lr *= torch.where(kl > 2 * target, 1 / 1.5, torch.where(kl < target / 2, 1.5, 1.0))
@@ -357,7 +354,7 @@ class PPO:
         return self.compiled_update(self.frames, order)
 
     def _learn_in(self, order: Tensor) -> None:
-        """Learn in torch from the frames of one or several epochs, as they come in `order`; add up their means."""
+        """Learn in torch from the frames of one or several epochs, taken in `order`; add up their means."""
         size = min(len(self.frames), self.settings.minibatch)
         self.sums.zero_()
         for epoch in order.split(len(self.frames) // size * size):
@@ -379,9 +376,9 @@ class PPO:
         """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²) - entropy H.
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
-        the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
-        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,). Of a run that is shared out,
-        these are this process's summands of gradient and means.
+        the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip (as
+        in the code of Schulman et al., 2017). Returns the means that SUMS names (7,). In a run shared among processes,
+        gradient and means are this process's summands.
         """
         s, net = self.settings, self.net
         advantages = rows.split(self.columns, 1)[3]
@@ -422,7 +419,7 @@ class PPO:
         """Return numbers to plot over the run, by name: the learning rate, the policy's spread, and the last update's.
 
         "std" is the mean standard deviation of the noise, "entropy" that of an action; "collection_seconds" and
-        "learning_seconds" are what the last iteration took. With them go those of `Episodes`.
+        "learning_seconds" are the times of the last iteration. Those of `Episodes` are added.
         """
         log_std = self.net.log_std
         rate, std, size = torch.stack([self.lr, log_std.exp().mean(), log_std.sum()]).tolist()
@@ -432,15 +429,15 @@ class PPO:
         return found | self.episodes.measures()
 
     def faults(self) -> Faults:
-        """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
+        """Count what went wrong in the last iteration. The size of the noise and its inverse must be finite, too."""
         log_std = self.net.log_std
         finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
         return Faults(*torch.stack([self.bad_states, self.bad_updates, (~finite).sum()]).tolist())
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`.
+        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`.
 
-        The value network's entries have "value_" before their names.
+        The names of the value network's entries begin with "value_".
         """
         layers: dict[str, Tensor | str] = {"activation": self.net.activation}
         networks = zip(("", "value_"), (self.net.policy, self.net.value), self.net.norms, strict=True)
@@ -490,9 +487,9 @@ class PPO:
 
 
 def first_action(space: Space[Any]) -> Tensor:
-    """Return the action (A,) that the policy is to begin with: 0, or the middle of a range that 0 is not in.
+    """Return the action (A,) that the policy begins with: 0, or the middle of a range that does not contain 0.
 
-    Of a range with one end it is 1 beyond that, the mean of what Gymnasium's `Box.sample` draws.
+    For a range with one end it is 1 beyond that end, the mean of what Gymnasium's `Box.sample` draws.
     """
     assert isinstance(space, Box)  # a TorchVectorEnv's
     low, high = torch.from_numpy(space.low), torch.from_numpy(space.high)
@@ -501,7 +498,7 @@ def first_action(space: Space[Any]) -> Tensor:
 
 
 def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
-    """Return the bytes of a network of these widths, on average of its hidden units.
+    """Return the bytes of a network of these widths, divided by its number of hidden units.
 
     These are weights, moments, sums of gradients, and activations of all rows.
     """
@@ -509,20 +506,20 @@ def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of PPO that are no settings."""
+    """Add the flags of PPO that are not settings."""
     parser.add_argument(
         "--learner", choices=("compiled", "torch"),
         help="what runs the networks on the CPU, and the update on a GPU; default compiled on the CPU, torch on a GPU",
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"),
-        help="of the factors of a compiled learner's products, whose sums are float32; default bfloat16 where this "
-        "processor is faster with it",
+        help="precision in which the compiled learner multiplies; sums are float32. Default bfloat16 if this processor "
+        "is faster with it",
     )  # fmt: skip
 
 
 def ways(args: argparse.Namespace) -> dict[str, str]:
-    """Return the "learner" and the "precision" that a run has. Raises SystemExit for a learner that cannot be."""
+    """Return the "learner" and the "precision" of a run. Raises SystemExit for a learner that is not possible."""
     device = torch.device(args.device)
     reason, on_cpu = why_not(device), device.type == "cpu"
     if args.learner == "compiled" and reason:
@@ -543,7 +540,7 @@ def make(
 ) -> PPO:  # fmt: skip
     """Make a PPO of these settings, and of what `ways` returned.
 
-    Raises ValueError as PPO does, and where the update cannot be shared out over the processes.
+    Raises ValueError as PPO does, and if the update cannot be shared among the processes.
     """
     size = settings["minibatch"]
     if learner == "compiled" and share.ranks > 1 and env.device.type == "cuda":

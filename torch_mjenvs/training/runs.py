@@ -29,7 +29,7 @@ from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, first_episodes, scores, show
-from .settings import RULES, SETTINGS, settings, tuned
+from .settings import MEANINGS, RULES, SETTINGS, settings, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make_to_score, task_id
@@ -46,18 +46,19 @@ EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
 def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -> argparse.ArgumentParser:
-    """Return an argument parser with the flags that every run takes; `tables` has the settings of tasks."""
+    """Return an argument parser with the flags that every run takes; `tables` has the tasks' settings."""
     known = ", ".join(tuned(tables))
     out = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
     out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
-    out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
-    out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="episodes of the final scores, here and there")
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    out.add_argument("--device", type=device, default=default, help=f"cpu or cuda; default {default}")
+    out.add_argument("--seed", type=seed, default=0, help="of all random numbers; default 0")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of each final score; default 100")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
-        "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
+        "--resume", action="store_true", help="continue from OUT/checkpoint.pt; with more --total-steps, beyond its end"
     )
     return out
 
@@ -76,7 +77,8 @@ def training_parser(
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
             text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {text}")
+            meaning = f"{MEANINGS[name]}; default {text}"
+            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=meaning)
     return out
 
 
@@ -85,8 +87,7 @@ def parsed(
 ) -> tuple[argparse.Namespace, str, dict[str, Any]]:
     """Parse a command line with flags for the fields of the task that it names.
 
-    Returns the arguments, the full id of the task, and the fields given, by name. A run that is resumed keeps those
-    that it had.
+    Returns the arguments, the full id of the task, and the given fields by name. A resumed run keeps its fields.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -101,13 +102,13 @@ def parsed(
 
 
 def name_of(env_id: str, args: argparse.Namespace) -> str:
-    """Return the name of the folder of a run's results, unless the command line has another: ENV-SEED of PPO's."""
+    """Return the name of the folder of a run's results, unless the command line gives another: ENV-SEED for PPO."""
     algorithm = getattr(args, "algorithm", "ppo")
     return f"{env_id}-{args.seed}" if algorithm == "ppo" else f"{env_id}-{algorithm}-{args.seed}"
 
 
 def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
-    """Return the task's fields of the run that a checkpoint is of; none where it is of another task."""
+    """Return the task's fields in a checkpoint's run; none if that is of another task."""
     run = load(file, ("run",))["run"]
     if not isinstance(run, Mapping) or run.get("env") != env_id:
         return {}
@@ -127,9 +128,9 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
 def chosen(
     env_id: str, args: argparse.Namespace, of: Callable[..., dict[str, Any]] = settings
 ) -> dict[str, Any]:
-    """Return an algorithm's settings for a task, changed by the command line. Raises SystemExit for a bad value.
+    """Return an algorithm's settings for a task, changed by the command line. Raises SystemExit for an invalid value.
 
-    `of` returns the settings; it is PPO's unless another one is given.
+    `of` returns the settings; the default is PPO's.
     """
     try:
         return of(env_id, **given(args, of()))
@@ -142,16 +143,16 @@ def train(
 ) -> dict[str, Any]:
     """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
-    Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best by evaluations, and OUT/checkpoint.pt, to resume from.
-    Evaluates the policy on the way; that does not change the course of the run. Of a run that is shared out over
-    processes, the first one does so, and all learn the same.
+    Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best in evaluations, and OUT/checkpoint.pt, to resume from.
+    Evaluates the policy on the way, which does not change the course of the run. In a run shared among processes, the
+    first one does this, and all learn the same.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
-    (frames, setting, before, after) where a run was resumed with another rate or length.
+    (frames, setting, before, after) if a run was resumed with another rate or length.
 
-    Raises SystemExit after Ctrl-C or SIGTERM, when the state has been saved, and where the run has diverged; the last
-    checkpoint is then from before that.
+    Raises SystemExit after Ctrl-C or SIGTERM, once the state is saved, and if the run has diverged; the last checkpoint
+    is then from before that.
     """
     history: dict[str, Any] = {"curve": [], "evaluations": [], "faults": asdict(Faults()), "changes": []}
     before, total = 0.0, agent.settings.total_steps
@@ -215,9 +216,9 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
 
 
 class Evaluation:
-    """The mean return of a policy in a few episodes of the Torch task: the same episodes whenever it is asked for.
+    """The mean return of a policy in a few episodes of the Torch task, the same episodes at every call.
 
-    Random numbers of the run are left alone.
+    This does not change the random numbers of the run.
     """
 
     def __init__(self, run: dict[str, Any], args: argparse.Namespace):
@@ -263,7 +264,7 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
 
 
 def save_curve(path: Path, title: str, curve: Sequence[Any], evaluations: Sequence[Any] = ()) -> None:
-    """Draw the learning curve, over time and over frames, into a picture.
+    """Draw the learning curve, over time and over frames, and save the picture.
 
     `curve` and `evaluations` are rows of (seconds, frames, mean episode return).
     """

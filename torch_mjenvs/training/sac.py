@@ -2,8 +2,8 @@
 
     python -m torch_mjenvs train --algorithm sac --env TorchHalfCheetah-v0
 
-A stochastic policy within the bounds of actions is paid for its entropy, at a price that holds it at -A; two value
-networks of state and action learn from frames of the past, and the lower one counts, as both are optimistic.
+A stochastic policy within the bounds of actions is rewarded for its entropy, at a price that holds it at -A. Two value
+networks of state and action learn from past frames; the lower value counts, since both are optimistic.
 
 Shapes: N worlds, T steps of a rollout, B frames of an update, O observations, A actions.
 """
@@ -65,8 +65,9 @@ class Settings:
 def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
     """Return SAC's settings for a task: the arguments, else its table in sac.toml, else the defaults.
 
-    device: the kind whose own settings go over the task's others, such as "cpu". Raises ValueError for a bad setting,
-    and a buffer that is smaller than a rollout.
+    device: the kind whose own settings override the task's others, such as "cpu".
+
+    Raises ValueError for an invalid setting, and for a buffer smaller than a rollout.
     """
     found = tabled(TABLES, env_id, device, instead)
     rollout = found["num_envs"] * found["horizon"]
@@ -107,14 +108,14 @@ class Networks(nn.Module):
 
 
 class Replay:
-    """The last frames, as rows (size, columns) that stay where they are in memory."""
+    """The latest frames, as rows (size, columns) that keep their addresses."""
 
     def __init__(self, size: int, columns: int, device: torch.device):
         self.rows = torch.zeros(size, columns, device=device)
         self.filled = self.next = 0
 
     def put(self, rows: Tensor) -> None:
-        """Put in rows, no more than `size`, in place of the oldest ones."""
+        """Add rows, at most `size`, in place of the oldest ones."""
         size = len(self.rows)
         first = min(len(rows), size - self.next)
         self.rows[self.next : self.next + first] = rows[:first]
@@ -123,7 +124,7 @@ class Replay:
         self.filled = min(self.filled + len(rows), size)
 
     def draw(self, count: int) -> Tensor:
-        """Return so many random rows, some of which may be the same."""
+        """Return this many random rows, possibly with repetitions."""
         return self.rows[torch.randint(self.filled, (count,), device=self.rows.device)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class SAC:
     ):
         """Make the networks, and reset the worlds; `obs_groups` are as those of PPO.
 
-        Raises ValueError for groups that are not there, and for actions without bounds.
+        Raises ValueError for groups that the task does not have, and for actions without bounds.
         """
         self.env, self.settings = env, settings
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -184,7 +185,7 @@ class SAC:
 
     @property
     def finished(self) -> Collection[float]:
-        """The returns of the episodes that ended last."""
+        """The returns of the latest episodes that ended."""
         return self.episodes.finished
 
     def iterate(self) -> None:
@@ -209,14 +210,13 @@ class SAC:
         return self.stretched(unit), {"unit": unit}
 
     def stretched(self, unit: Tensor) -> Tensor:
-        """Return the actions that numbers from -1 to 1 mean."""
+        """Return numbers from -1 to 1 scaled to the range of actions."""
         return self.low + (unit + 1) * ((self.high - self.low) / 2)
 
     def keep(self, data: dict[str, Tensor]) -> None:
         """Put the frames of a rollout's tensors (T, N, ...) into the buffer.
 
-        An episode that was cut short would have gone on: of its last step, too, the next observation is that before
-        the reset.
+        A truncated episode would have gone on: the next observation of its last step, too, is the one before the reset.
         """
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
@@ -244,7 +244,7 @@ class SAC:
         return found
 
     def learn_from(self, rows: Tensor) -> Tensor:
-        """Take one step of all networks and of the entropy's price, from rows of the buffer; return MEASURES (5,)."""
+        """Take one step of all networks and of the entropy's price, with rows of the buffer; return MEASURES (5,)."""
         s = self.settings
         obs, action, reward, going_on, next_obs = rows.split(self.columns, 1)
         obs, next_obs = self.obs_moments.normalise(obs), self.obs_moments.normalise(next_obs)
@@ -283,7 +283,7 @@ class SAC:
         """Return numbers to plot over the run, by name: means of the last iteration's updates, and of `Episodes`.
 
         "value" is that of the policy's actions; "alpha" is the price of entropy; "collection_seconds" and
-        "learning_seconds" are what the last iteration took.
+        "learning_seconds" are the times of the last iteration.
         """
         found = dict(zip(MEASURES, self.found.tolist(), strict=True)) | {"learning_rate": self.settings.learning_rate}
         found |= dict(zip(("collection_seconds", "learning_seconds"), self.seconds, strict=True))
@@ -295,7 +295,7 @@ class SAC:
         return Faults(*torch.stack([self.bad_states, self.bad_updates, bad]).tolist())
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`."""
+        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`."""
         found: dict[str, Any] = {"activation": self.settings.activation}
         for i, (weight, bias) in enumerate(self._acting()):
             found |= {f"weights{i}": weight.clone(), f"biases{i}": bias.clone()}
@@ -350,7 +350,7 @@ class SAC:
 
 
 def bounds(space: Space[Any]) -> tuple[Tensor, Tensor]:
-    """Return the lowest and the highest action, (A,) each. Raises ValueError where there is none."""
+    """Return the lowest and the highest action, (A,) each. Raises ValueError if actions are unbounded."""
     assert isinstance(space, Box)  # a TorchVectorEnv's
     low, high = (torch.from_numpy(x).float() for x in (space.low, space.high))
     if not (low.isfinite() & high.isfinite()).all():
@@ -360,7 +360,7 @@ def bounds(space: Space[Any]) -> tuple[Tensor, Tensor]:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of SAC that are no settings, of which there are none."""
+    """Add the flags of SAC that are not settings: there are none."""
 
 
 def ways(args: argparse.Namespace) -> dict[str, str]:
@@ -372,7 +372,7 @@ def make(
     env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]], share: Share,
     **ways: str,
 ) -> SAC:  # fmt: skip
-    """Make an SAC of these settings. Raises ValueError as SAC does, and for a run that is shared out over processes."""
+    """Make an SAC of these settings. Raises ValueError as SAC does, and for a run shared among processes."""
     if share.ranks > 1:
         raise ValueError("a run of SAC is not shared out: start it without torchrun, or take PPO")
     return SAC(env, Settings(**settings), seed, obs_groups)

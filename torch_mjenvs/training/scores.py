@@ -1,4 +1,4 @@
-"""Scores of a policy: returns of whole episodes, in the Torch task and in Gymnasium's or dm_control's own."""
+"""Scores of a policy: returns of whole episodes, in the Torch task and in Gymnasium's or dm_control's original."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Steps = tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]  # rewards, terminated,
 class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
-    Gymnasium's and dm_control's own tasks do not tell of bad states: there the count is 0. `named` has, by name,
-    (episodes,) each, what the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason
-    that ended the episode.
+    Gymnasium's and dm_control's own tasks do not report bad states: there the count is 0. `named` has what the task
+    names, (episodes,) each: the sums of its reward's terms, metrics, the length, and 1 for the reason that ended the
+    episode.
     """
 
     returns: Tensor
@@ -54,13 +54,13 @@ def scores(
     meanwhile: Callable[[], None] = lambda: None,
     by_rows: bool = False,
 ) -> dict[str, Score]:
-    """Score a policy in the Torch task, and in the original where there is one; by the names of the tasks.
+    """Return the scores of a policy in the Torch task, and in the original if there is one, by the tasks' names.
 
     `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
-    takes none, and is left out where there are any. Its worlds are stepped by as many processes as there are cores,
-    which does not change the scores. `meanwhile` is called once; where it can be, while those processes step. With
-    `by_rows`, an action has the same bits whatever other rows the policy sees with it: then no process waits for
-    another.
+    takes none, and is left out if there are any. The original's worlds are stepped by as many processes as there are
+    cores, which does not change the scores. `meanwhile` is called once, if possible while those processes step.
+    `by_rows` says that an action has the same bits whatever other rows the policy sees with it: then no process waits
+    for another.
     """
     given = arguments(env_id, task or {})
     name = original(env_id, given)
@@ -84,7 +84,7 @@ def scores(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Hold torch to one thread. Others spin while they wait for work, on the cores that the worlds' processes need."""
+    """Limit torch to one thread. Others would spin, waiting for work, on cores that the worlds' processes need."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -102,7 +102,7 @@ def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
 
 @contextmanager
 def _turns_of(seconds: float) -> Iterator[None]:
-    """Have Python's threads take turns of so many seconds."""
+    """Make Python's threads take turns of this many seconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(seconds)
     try:
@@ -114,7 +114,7 @@ def _turns_of(seconds: float) -> Iterator[None]:
 def _side_by_side(
     act: Act, there: Shared, seed: int, device: str, meanwhile: Callable[[], None] = lambda: None
 ) -> Score:
-    """Score a policy in each process's worlds by themselves: a thread asks it for their actions."""
+    """Score a policy separately in each process's worlds: one thread per process asks it for actions."""
     one_at_a_time = threading.Lock()
 
     def one_act(obs: Any) -> Tensor:
@@ -158,7 +158,7 @@ def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str) ->
 
 
 def _rolled(act: Act, env: TorchVectorEnv, seed: int) -> Iterator[Steps]:
-    """Reset a Torch task on the CPU, and make STEPS at a time, in half of the time."""
+    """Reset a Torch task on the CPU, and make STEPS steps at a time, which takes half the time."""
     env.reset(seed=seed)
     rollout = env.capture(lambda obs: act(_floats(obs, "cpu")), STEPS)
     while True:
@@ -167,7 +167,7 @@ def _rolled(act: Act, env: TorchVectorEnv, seed: int) -> Iterator[Steps]:
 
 
 def _stepped(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Iterator[Steps]:
-    """Reset any task, make one step at a time, and give STEPS of them together, which are added up faster so."""
+    """Reset any task, make one step at a time, and yield STEPS of them together, which is faster to add up."""
     obs, _ = env.reset(seed=seed)
     numpy = isinstance(leaves(obs)[0], np.ndarray)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
@@ -199,7 +199,7 @@ def interval(returns: Tensor) -> float:
 
 
 def show(found: Mapping[str, Score]) -> None:
-    """Print the scores, a line for each task, and below it the means of what the task names."""
+    """Print the scores, one line per task, followed by the means of what the task names."""
     for name, one in found.items():
         returns, bad = one.returns, one.bad_states
         spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"

@@ -1,4 +1,4 @@
-"""What the networks of a learner read of an observation."""
+"""The parts of an observation that a learner's networks read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..envs.parts import mapped
 
 
 class Seen:
-    """The parts of an observation, and those that policy and critic see, where the task has groups."""
+    """The parts of an observation, and those that policy and critic see if the task has groups."""
 
     def __init__(self, observation: Observation, obs_groups: Mapping[str, Sequence[str]] | None = None):
         """Choose the groups that "policy" and "critic" see, by `obs_groups` or as `chosen_groups` does.
 
-        Raises ValueError for groups that are not there.
+        Raises ValueError for groups that the task does not have.
         """
         self.parts, self.groups = observation.parts("dict"), None
         self.columns: Tensor | None = None  # (2, O) bool, of policy and critic
@@ -31,6 +31,6 @@ class Seen:
             raise ValueError(f"obs_groups is {obs_groups}, and the task's observations have no groups")
 
     def told(self) -> dict[str, Any]:
-        """Return the entries of policy.pt that say what the networks read; none where observations have no names."""
+        """Return the entries of policy.pt that say what the networks read; none if observations have no names."""
         shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}
         return shapes | ({"obs_groups": self.groups} if self.groups else {})

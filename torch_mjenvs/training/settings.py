@@ -30,14 +30,14 @@ def widths(given: str | Sequence[int]) -> tuple[int, ...]:
 
 
 def activation(given: str) -> str:
-    """Return the name of an activation, after checking that it is there."""
+    """Return the name of an activation, after checking that it exists."""
     if given not in ACTIVATIONS:
         raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(ACTIVATIONS)}")
     return given
 
 
 def norm(given: str) -> str:
-    """Return the name of a normalisation of hidden layers, after checking that it is there."""
+    """Return the name of a normalisation of hidden layers, after checking that it exists."""
     if given not in NORMS:
         raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(NORMS)}")
     return given
@@ -73,9 +73,41 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "tau": Number("a number above 0, at most 1", lambda x: 0 < x <= 1),
 }
 
+# What each setting is, for `--help`.
+MEANINGS = {
+    "num_envs": "number of worlds",
+    "total_steps": "frames to train on, of all worlds together",
+    "horizon": "steps of every world in an iteration",
+    "epochs": "passes over an iteration's frames",
+    "minibatch": "frames in a minibatch",
+    "learning_rate": "Adam's, at the start",
+    "gamma": "discount",
+    "lam": "lambda of generalised advantage estimation",
+    "clip": "bound on how far the probability ratio may be from 1",
+    "value_weight": "weight of the value's loss",
+    "value_clip": "bound on the change of a value in an update; 0 for none",
+    "entropy": "weight of the bonus for entropy",
+    "target_kl": "divergence that the learning rate is adapted to; 0: the rate falls to a tenth",
+    "max_grad_norm": "norm to which gradients are clipped",
+    "log_std": "logarithm of the noise's standard deviation, at the start",
+    "log_std_min": "its least value in a rollout",
+    "log_std_max": "its greatest value in a rollout",
+    "actor": "units of the policy's hidden layers",
+    "critic": "units of the value network's hidden layers",
+    "activation": f"of hidden layers: {', '.join(ACTIVATIONS)}",
+    "norm": f"of hidden layers, before the activation: {', '.join(NORMS)}",
+    "updates": "updates in an iteration",
+    "batch": "past frames in an update",
+    "buffer": "past frames that are kept",
+    "random_frames": "frames with random actions before learning starts",
+    "tau": "step of the target networks in an update",
+}
+
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as their rules have them. Raises ValueError for an unknown setting or a bad value."""
+    """Return the settings, each converted and checked by its rule. Raises ValueError for an unknown setting or an
+    invalid value.
+    """
     found = {}
     for name, value in settings.items():
         if name not in RULES:
@@ -90,7 +122,8 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def tabled(file: Path, env_id: str, device: str, instead: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings for a task: `instead`, else its table in a file, else the defaults there.
 
-    A table may hold another, of what differs on a kind of device ("cpu", "cuda"). Raises ValueError for a bad setting.
+    A table may contain another, with what differs on a kind of device ("cpu", "cuda"). Raises ValueError for an invalid
+    setting.
     """
     tables = tomllib.loads(file.read_text())
     table = tables.get(env_id, {})
@@ -106,10 +139,10 @@ def tuned(file: Path) -> list[str]:
 def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
     """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
 
-    device: the kind whose own settings go over the task's others, such as "cpu".
+    device: the kind whose own settings override the task's others, such as "cpu".
 
-    A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
-    asked for and is larger than the batch, and a log_std beyond its bounds.
+    A minibatch size from the tables is limited to the batch. Raises ValueError for an invalid setting, such as a given
+    minibatch larger than the batch, or a log_std beyond its bounds.
     """
     found = tabled(SETTINGS, env_id, device, instead)
     batch = found["num_envs"] * found["horizon"]

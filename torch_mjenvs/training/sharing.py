@@ -1,4 +1,4 @@
-"""A run shared out over processes by torch.distributed: each has some of the worlds, and all learn the same.
+"""Divides a run among processes by torch.distributed: each steps some of the worlds, and all learn the same networks.
 
     torchrun --nproc-per-node 2 -m torch_mjenvs train --env TorchHalfCheetah-v0
 
@@ -22,7 +22,7 @@ PATIENCE = timedelta(hours=1)  # for the first process, which evaluates and writ
 
 @dataclass(frozen=True)
 class Share:
-    """The share of a process in a run: it is number `rank` of `ranks`. Where it is alone, nothing is exchanged."""
+    """The share of a process in a run: it is number `rank` of `ranks`. If it is alone, nothing is exchanged."""
 
     rank: int = 0
     ranks: int = 1
@@ -33,7 +33,7 @@ class Share:
         return self.rank == 0
 
     def of(self, count: int) -> slice:
-        """Return this process's part of so many things, about as many as the others'."""
+        """Return this process's part of this many things, about as many as the others'."""
         return slice(self.rank * count // self.ranks, (self.rank + 1) * count // self.ranks)
 
     def mine(self, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Share:
         return x if self.ranks == 1 else x[self.of(len(x))]
 
     def gathered(self, x: Tensor, dim: int = 0) -> Tensor:
-        """Return everybody's tensors, of one shape, behind each other along `dim`."""
+        """Return the tensors of all processes, of one shape, concatenated along `dim`."""
         if self.ranks == 1:
             return x
         given = x.contiguous().view(torch.uint8) if x.dtype == torch.bool else x.contiguous()
@@ -50,13 +50,13 @@ class Share:
         return torch.cat(parts, dim).view(x.dtype)
 
     def add(self, *tensors: Tensor) -> None:
-        """Put the sum of everybody's into each of these tensors, which are contiguous."""
+        """Replace each of these tensors, which are contiguous, by its sum over all processes."""
         if self.ranks > 1:
             for x in tensors:
                 torch.distributed.all_reduce(x)
 
     def told(self, x: Any) -> Any:
-        """Return what the first process has here: all get to know it."""
+        """Return the first process's value to all processes."""
         if self.ranks == 1:
             return x
         found = [x]
@@ -64,7 +64,8 @@ class Share:
         return found[0]
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of all worlds, (N, ...) each, from that of each process's own; scalars are the same."""
+        """Return the state of all worlds, (N, ...) each, from those of each process; scalars are the same everywhere.
+        """
         return {name: self.gathered(x) if x.ndim else x for name, x in state.items()}
 
     def part(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -76,13 +77,13 @@ ALONE = Share()
 
 
 def local(device: str) -> str:
-    """Return the device of this process among those of its machine: cuda is cuda:1 for the second one there."""
+    """Return the device of this process among those of its machine: cuda is cuda:1 for the machine's second process."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Share]:
-    """Join the processes that `torchrun` has started, until the block ends; without it, be alone."""
+    """Join the processes that `torchrun` has started, until the block ends; without it, the share is everything."""
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     if ranks == 1:
         yield ALONE

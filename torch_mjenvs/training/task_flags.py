@@ -1,7 +1,7 @@
 """The fields of a task as flags of a command: `torch_mjenvs train --env TorchAnt-v0 --reset-noise-scale 0`.
 
-A run keeps what was given by name, and so do its policies: plain values, `{"reset_noise_scale": 0.0}`; an entry of a
-dict, such as rewards, goes by "rewards.tracking".
+A run and its policies keep what was given, by name and as plain values: `{"reset_noise_scale": 0.0}`. An entry of a
+dict, such as rewards, has the name "rewards.tracking".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NotAFlag(Exception):
 
 
 def task_behind(env_id: str) -> Task | None:
-    """Return the task that an id is registered for, as it is without any flags; None where that cannot be known."""
+    """Return the task that an id is registered for, without any flags; None if that cannot be found out."""
     kwargs = dict(gymnasium.spec(env_id.rpartition(":")[2]).kwargs)  # a module is imported by now
     task = kwargs.pop("task", None)
     try:
@@ -45,14 +45,14 @@ def _names(task: Any) -> set[str]:
 
 
 def add_fields(parser: argparse.ArgumentParser, task: Task | None, instead: Mapping[str, Any]) -> None:
-    """Add a flag for every field of a task; `instead` has what is used for some of them where no flag is given.
+    """Add a flag for every field of a task; `instead` has values that replace the defaults of some of them.
 
-    A field of the name of a flag that the command has itself goes by --task.NAME.
+    The flag of a field whose name is that of one of the command's own flags is --task.NAME.
     """
     if task is None:
         return
     group = parser.add_argument_group(
-        f"fields of {type(task).__name__}", "Numbers of a tuple go with commas and without spaces: 0.5,2."
+        f"fields of {type(task).__name__}", "Separate the numbers of a tuple by commas, without spaces: 0.5,2."
     )
     for name, (kind, value) in _flags(task).items():
         options: dict[str, Any] = {"dest": f"task.{name}", "default": argparse.SUPPRESS}
@@ -92,9 +92,9 @@ def _flags(task: Task) -> dict[str, tuple[Any, Any]]:
 
 
 def reader(kind: Any, value: Any) -> Callable[[str], Any]:
-    """Return what makes a value of such a type from a text, for argparse. Raises NotAFlag where nothing does.
+    """Return a function that makes a value of this type from a text, for argparse. Raises NotAFlag if there is none.
 
-    `value` is what the field holds, which tells more where the type tells too little.
+    `value` is the field's value, used if the type says too little.
     """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -163,8 +163,8 @@ def _several(one: Callable[[str], Any], length: int | None) -> Callable[[str], A
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | None) -> tuple[argparse.Namespace, Fields]:
     """Parse a command line whose parser has the task's fields; return the command's arguments and the fields given.
 
-    Ends the process with one line for an unknown flag, naming the ones that are near, and for a value that the task
-    does not take.
+    Ends the process with one line for an unknown flag, naming similar ones, and for a value that the task does not
+    accept.
     """
     found, unknown = parser.parse_known_args(_joined(argv))
     if unknown:
@@ -183,7 +183,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | Non
 
 
 def _joined(argv: Sequence[str]) -> list[str]:
-    """Join each flag with the negative value after it, which argparse would take for a flag: -inf,10 or -1e-3."""
+    """Join each flag with the negative value after it, such as -inf,10 or -1e-3, which argparse would take for a flag.
+    """
     out: list[str] = []
     for text in argv:
         if re.match(r"-(\d|\.\d|inf)", text) and out and re.fullmatch(r"--[a-z][\w.-]*", out[-1]):
@@ -194,7 +195,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 
 def arguments(task: Task | str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments for a task, or for the one behind an id, that these fields are.
+    """Return these fields as keyword arguments for a task, or for the one behind an id.
 
     Raises ValueError for a field, or an entry of a dict, that the task does not have.
     """

@@ -1,4 +1,4 @@
-"""The environments that training uses, made by id: Torch tasks, and the originals that they are equal to."""
+"""The environments that training uses, made by id: Torch tasks, and the originals to which they are equal."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _is_ours(entry_point: Any) -> bool:
 
 
 def task_id(name: str) -> str:
-    """Return the full id of a Torch task, given with or without its version; with its module, if that is a user's.
+    """Return the full id of a Torch task, given with or without its version; with its module if the task is a user's.
 
-    Raises SystemExit where there is no such task.
+    Raises SystemExit if there is no such task.
     """
     module, _, name = name.rpartition(":")
     if module:
@@ -70,9 +70,9 @@ def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any)
 
 
 def original(env_id: str, fields: Collection[str] = ()) -> str | None:
-    """Return the name of the task that a Torch task is equal to: an id of Gymnasium's, or "dm_control/walker-walk".
+    """Return the name of the original of a Torch task: an id of Gymnasium's, or a name like "dm_control/walker-walk".
 
-    None for a task of a user's own, and for a task of dm_control's with fields, which are given, of other values.
+    None for a user's own task, and for a task of dm_control's if other values of its fields are given.
     """
     if env_id.startswith(SUITE_IDS):
         return None if fields else SUITE + env_id.removeprefix(SUITE_IDS).removesuffix("-v0")

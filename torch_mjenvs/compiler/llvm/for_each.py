@@ -1,4 +1,4 @@
-"""Loops over active sets: lists of numbers, each with the mask of the worlds that it is about."""
+"""Loops over active sets: lists of numbers, each with the mask of the worlds that need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of what the code generator has to know of each kind of GPU."""
+"""Records of what the code generator has to know about each kind of GPU."""
 
 from __future__ import annotations
 

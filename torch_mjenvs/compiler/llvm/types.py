@@ -1,4 +1,4 @@
-"""The look in IR of a program's types and constants."""
+"""A program's types and constants, as they are written in IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a function as it grows, and the names of what is computed in it."""
+"""Collects the text of a function, and the names of the values that it computes."""
 
 from __future__ import annotations
 

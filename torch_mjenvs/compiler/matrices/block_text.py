@@ -28,7 +28,7 @@ class Stretch:
     columns: tuple[int, int] | None = None
 
     def meets(self, other: Stretch, index: str = "") -> bool:
-        """Say whether one thread may touch a number of this which is another thread's in the other.
+        """Return whether one thread may touch a number of this which is another thread's in the other.
 
         With an `index` they are touched in different turns of its loop.
         """
@@ -62,7 +62,7 @@ def touched(step: Step) -> tuple[list[Stretch], list[Stretch]]:
 
 
 def turns_are_apart(loop: Loop) -> bool:
-    """Say whether no turn of a loop of plain steps needs what a thread has made in another turn."""
+    """Return whether no turn of a loop of plain steps needs what a thread has made in another turn."""
     if any(isinstance(step, Loop) for step in loop.steps):
         return False
     reads, writes = zip(*map(touched, loop.steps), strict=True)
@@ -79,19 +79,19 @@ class BlockText(MatrixText):
         self.writes: list[Stretch] = []
 
     def wait(self) -> None:
-        """Have the threads wait for each other."""
+        """Make the threads wait for each other."""
         self.put("call void @llvm.nvvm.barrier0()")
         self.reads, self.writes = [], []
 
     def begin(self, step: Step) -> None:
-        """Have the threads wait for what a step reads, and for who still reads what it writes."""
+        """Make the threads wait for what a step reads, and for who still reads what it writes."""
         self.wait_for(step)
         reads, writes = touched(step)
         self.reads += reads
         self.writes += writes
 
     def wait_for(self, *steps: Step) -> None:
-        """Have them wait now for what is to come."""
+        """Make them wait now, for what follows."""
         for reads, writes in map(touched, steps):
             if any(a.meets(b) for a in reads for b in self.writes) or any(
                 a.meets(b) for a in writes for b in [*self.reads, *self.writes]
@@ -168,6 +168,6 @@ class BlockText(MatrixText):
 
 
 def in_fours(m: Matrix) -> bool:
-    """Say whether the neighbours in each row, or in each column if they are neighbours, come in whole fours."""
+    """Return whether the neighbours in each row, or in each column if they are neighbours, come in whole fours."""
     step = m.row if m.column == 1 else m.column
     return 1 in (m.row, m.column) and all(n % FOUR == 0 for n in (m.offset, step, *(by for _, by in m.at)))

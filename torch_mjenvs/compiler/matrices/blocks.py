@@ -49,7 +49,7 @@ class Grid:
 
 
 def launches(plan: Plan) -> list[tuple[Phase, ...]]:
-    """Return the phases of each launch: those that nobody waits for go with the next one."""
+    """Return the phases of each launch: those without a wait after them go with the next one."""
     found, some = [], []
     for phase in plan.phases:
         some.append(phase)
@@ -81,7 +81,7 @@ def own_numbers(phases: Sequence[Phase], memories: Sequence[Memory]) -> int:
 
 
 def render(plan: Plan, shared: int) -> list[Grid]:
-    """Return the launches of a plan. What a block has of its own is shared memory where so many bytes are enough.
+    """Return the launches of a plan. A block's own memory is shared memory if these `shared` bytes are enough.
 
     Raises ValueError for a plan with steps that are the CPU's alone, and for one with more than one such memory.
     """

@@ -25,7 +25,7 @@ def lanes() -> int:
 
 
 def can_build() -> bool:
-    """Say whether this processor has what plans are made for: fused multiply-add, on vectors of 4 numbers or more."""
+    """Return whether this processor has what plans need: fused multiply-add on vectors of 4 numbers or more."""
     try:
         target = cpu.host()
     except OSError:
@@ -34,7 +34,7 @@ def can_build() -> bool:
 
 
 def why_no_bfloat16(target: cpu.Target | None = None) -> str | None:
-    """Say why products of bfloat16 would bring nothing on this processor; None where they do.
+    """Return why products of bfloat16 would bring nothing on this processor; None if they do.
 
     Intel's processors do them by AMX; without it their AVX512-BF16 takes twice as long as products of float32. AMD's is
     twice as fast.
@@ -79,7 +79,7 @@ def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
 def assembly(plan: Plan, target: cpu.Target) -> str:
     """Return the whole module of a plan as LLVM IR.
 
-    Raises ValueError where the plan has products of bfloat16, and the target none.
+    Raises ValueError if the plan has products of bfloat16, and the target none.
     """
     pairs = any(m.type == "p" for m in plan.memories)
     if pairs and not _has(target, "avx512bf16"):
@@ -105,7 +105,7 @@ class Kernel:
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases so many times over these tensors: what `Launch` does, once."""
+        """Do the plan's phases this many times over these tensors: what `Launch` does, once."""
         Launch(self, tensors)(rounds, threads, turns)
 
 
@@ -133,7 +133,7 @@ class Launch:
         self._pointers[place], self._held[name] = x.data_ptr(), x
 
     def __call__(self, rounds: int = 1, threads: int = 1, turns: int = 0) -> None:
-        """Do the plan's phases so many times. `turns` is the number of turns of phases that leave it open."""
+        """Do the plan's phases this many times. `turns` is the number of turns of phases that leave it open."""
         job, kernel = self._job, self.kernel
         team = cpu.team() if threads > 1 else None
         job.rounds, job.turns = rounds, turns

@@ -11,7 +11,7 @@ ROWS = 12  # of a block, at most
 def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = False) -> None:
     """Write a product, of pairs of bfloat16 where that is said.
 
-    Blocks are as large as so many vector registers allow: 24 of 32 hold sums, or 12 of 16.
+    Blocks are as large as this many vector registers allow: 24 of 32 hold sums, or 12 of 16.
     """
     sums = registers * 3 // 4
     vectors, few = -(-step.out.columns // text.lanes), step.out.columns % text.lanes

@@ -29,7 +29,7 @@ class Kernel:
     """The loaded kernels of a plan, one for each launch of a round."""
 
     def __init__(self, plan: Plan, device: torch.device):
-        """Make the kernels for a GPU, of which a block's own memory is shared where that is enough."""
+        """Make the kernels for a GPU; a block's own memory is shared memory if that is large enough."""
         self.plan, self.device = plan, device
         shared = cuda.most_shared(device)
         self.grids = render(plan, shared)
@@ -64,7 +64,7 @@ class Launch:
     """Kernels and the tensors that they run over."""
 
     def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
-        """Take a tensor for each memory by name, but for what blocks have of their own.
+        """Take a tensor for each memory by name, except what blocks have of their own.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """
@@ -78,7 +78,7 @@ class Launch:
         self.arguments = cuda.Arguments([*(x.data_ptr() for x in self.tensors), 0])
 
     def __call__(self, rounds: int = 1) -> None:
-        """Queue the plan's phases, so many times, on torch's current stream."""
+        """Queue the plan's phases, this many times, on torch's current stream."""
         kernel = self.kernel
         with torch.cuda.device(kernel.device):
             for k in range(rounds):

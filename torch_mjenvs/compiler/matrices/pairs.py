@@ -151,7 +151,7 @@ def regroup(text: MatrixText, step: Regroup) -> None:
 
 
 def _packed(text: MatrixText, at: str, many: int) -> str:
-    """Write a vector of the pairs of so many neighbours, and zeros."""
+    """Write a vector of the pairs of this many neighbours, and zeros."""
     lanes = text.lanes
     a = text.load(at, many if many < lanes else 0)
     if many <= lanes:

@@ -61,7 +61,7 @@ known:
 
 
 def render(plan: Plan, lanes: int, registers: int, triple: str, tiles: bool = False) -> str:
-    """Return the IR of a plan for a processor with so many vector registers of so many numbers.
+    """Return the IR of a plan for a processor with this many vector `registers` of `lanes` numbers.
 
     Products of bfloat16 are by AMX where `tiles` is True, else by AVX512-BF16.
     """

@@ -1,4 +1,4 @@
-"""Memory that a block of a GPU's threads has of its own, where matrices take the places that others have left.
+"""Allocates the shared memory of a GPU's block: matrices take the places of others that are no longer needed.
 
 A matrix lives from the step that first touches it to the last one. In a loop it lives through all turns, unless each
 turn begins by writing it and nothing else touches it: a turn then hands nothing on to the next one.

@@ -1,4 +1,4 @@
-"""The steps of a plan: what a kernel over matrices does, in which order, and where in memory its numbers stand."""
+"""The steps of a plan: what a kernel over matrices does, in which order, and where in memory its numbers are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Memory:
 
     A pair is a number of 32 bits, an int32 to torch, with its first bfloat16 in the lower half.
 
-    Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's. On a GPU
-    every block of threads has, as many as its steps touch.
+    If `each` is not 0, every thread has this many numbers of its own there, one thread's after the other's. On a GPU
+    every block of threads has its own instead, as many as its steps touch.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Matrix:
         return replace(self, rows=self.columns, columns=self.rows, row=self.column, column=self.row)
 
     def part(self, first: int, rows: int) -> Matrix:
-        """Return so many rows of this matrix, from the first on."""
+        """Return this many rows of this matrix, from the first on."""
         return replace(self, rows=rows, offset=self.offset + first * self.row)
 
 
@@ -191,7 +191,7 @@ class Phase:
 
     `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
     thread's own begins it, where nobody is to `wait`, when it has done its turns. On a GPU a turn is a block of
-    threads, and a phase that nobody waits for is in one launch with the next.
+    threads, and a phase without a wait after it is in one launch with the next.
     """
 
     index: str

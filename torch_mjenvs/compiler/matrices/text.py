@@ -41,7 +41,7 @@ class Counted:
 
 
 class MatrixText(Text):
-    """The lines of a function over matrices of float32, in vectors of so many lanes."""
+    """The lines of a function over matrices of float32, in vectors of this many lanes."""
 
     def __init__(self, lanes: int):
         super().__init__()
@@ -61,7 +61,7 @@ class MatrixText(Text):
         loop.close()
 
     def at(self, pointer: str, *terms: tuple[str | int, int], of: str = "float") -> str:
-        """Write an address: `pointer` and, for each term, so many times so many numbers further."""
+        """Write an address: `pointer` plus, for each term (index, step), index times step numbers."""
         constant = 0
         for index, step in terms:
             if isinstance(index, int) or index == "0":

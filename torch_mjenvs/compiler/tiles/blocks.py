@@ -13,7 +13,7 @@ from ..scalar import Scalar
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
 # When tiles pay, in products. Fitted to chains, heaps and trees that were timed in turns.
-MUCH_CODE = 30_000  # written out, so many take twice the time of as many in a loop: the core waits for code
+MUCH_CODE = 30_000  # written out, this many take twice the time of as many in a loop: the core waits for code
 LOOPS, STORE = 1_000, 4  # loops around tiles, and an entry that the code around has to put into them
 ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
@@ -34,12 +34,12 @@ def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) ->
 
 
 def in_tiles(rows: Sequence[Columns]) -> bool:
-    """Return whether a matrix of these columns, of which no entry is there yet, is in tiles in a kernel."""
+    """Return whether a matrix of these columns, without any entries yet, is in tiles in a kernel."""
     return pays(rows, elimination(rows), 0)
 
 
 def pays(rows: Sequence[Columns], products: int, stores: int) -> bool:
-    """Return whether tiles pay for a matrix of these columns, which takes so many products to factor: see `large`."""
+    """Return whether tiles pay for a matrix of these columns, which takes this many products to factor: see `large`."""
     most = products * (1 + products / MUCH_CODE) - LOOPS - STORE * stores
     return most > 0 and (products if _is_full(rows) else Pattern.of(rows).products) < most
 
@@ -157,7 +157,7 @@ def place_of(I: int, J: int) -> int:
 
 
 class Places:
-    """`place_of` for loops over so many blocks."""
+    """`place_of` for loops over this many blocks."""
 
     def __init__(self, blocks: int):
         self._starts = Table([place_of(I, 0) for I in range(blocks)])

@@ -1,4 +1,4 @@
-"""A = L^T D L with L unit lower triangular, as MuJoCo has it: from the last row, the leaves of a tree, to the first.
+"""A = L^T D L with L unit lower triangular, as in MuJoCo: from the last row, the leaves of a tree, to the first.
 
 What is kept of L is U = D L, row by row; a row of L is that of U times the reciprocal of its pivot.
 """

@@ -80,7 +80,7 @@ class Sums:
         return [select(there, x, 0.0) for x in self.tiles[at]]
 
     def put(self, at: Any, tile: Tile) -> None:
-        """Have a row of the array hold this tile, in a loop that was told of `arrays`."""
+        """Make a row of the array hold this tile, in a loop that was told of `arrays`."""
         self.tiles.put(at, tile, None)
         self.touched.put(at, 1.0, None)
 

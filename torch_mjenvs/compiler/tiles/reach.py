@@ -1,4 +1,4 @@
-"""Which tiles the loops of a factorisation go through.
+"""Lists of the tiles that the loops of a factorisation go through.
 
 Fixed: all that a matrix and its factor may have, as the pattern of its entries says. Or touched: those that are not 0
 in some world of the vector. Where any limb may touch any other the first are many, and the second few.

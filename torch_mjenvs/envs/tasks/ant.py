@@ -58,7 +58,7 @@ class Ant(Task):
         return {"place": world.data.xpos[self.main_body_id(m)][:2]}
 
     def main_body_id(self, m: Model) -> int:
-        """Return the number of the main body. Raises ValueError where there is no such body."""
+        """Return the number of the main body. Raises ValueError if there is no such body."""
         body, names = self.main_body, m.body_names
         if body in names:
             return names.index(str(body))

@@ -33,16 +33,16 @@ Shown = Mapping[str, Mapping[tuple[int, int], Scalar]]
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
-    `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
+    `act` holds the activations, if actuators have any. `memory` holds what the world remembers: see `Task.memory`.
+    `rng` draws the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
     `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
-    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, `sensordata`, `ncon`, ...), of the evaluation
-    that `Task.data` says.
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, `sensordata`, `ncon`, ...), from the
+    evaluation that `Task.data` names.
 
-    `at` and `settled` show the world in other states: so `reset` may look before it places anything.
+    `at` and `settled` return the world in other states, so that `reset` may look at a state before it chooses it.
 
-    Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
-    any other call sees that. An environment's world raises AttributeError where an attribute is set;
+    Each call of a task's method gets its own copy, whose lists it may change in place: neither the physics nor any
+    other call sees that. Setting an attribute of an environment's world raises AttributeError;
     `dataclasses.replace(world, qpos=...)` makes another world.
     """
 
@@ -61,15 +61,15 @@ class World:
         act: list[Scalar] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> World:
-        """Return this world in another state: qpos (nq), qvel (nv) and act (na), which are 0 where left out.
+        """Return this world in another state: qpos (nq), qvel (nv) and act (na); the latter two are 0 by default.
 
-        Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only what is read of it is computed.
-        `parameters` are the model's, by name and nested as in `m`, of those that vary from world to world; others stay.
+        Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only the fields that are read are
+        computed. `parameters` replaces some of the model's varying parameters, by name and nested as in `m`.
         """
         return self._has_physics().put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act, parameters)
 
     def settled(self, substeps: int, ctrl: list[Scalar] | None = None) -> World:
-        """Return this world after so many substeps of physics under ctrl (nu), which is 0 where left out."""
+        """Return this world after this many substeps of physics under ctrl (nu), which is 0 by default."""
         return self._has_physics().settled(self, as_count("substeps", substeps), ctrl)
 
     def _has_physics(self) -> Physics:
@@ -97,9 +97,9 @@ class Physics(Protocol):
 class Start:
     """The beginning of an episode, for a `reset` that says more than qpos (nq) and qvel (nv).
 
-    `act` (na) has activations, which are 0 where left out. `memory` has numbers of the world's memory by name, such as
-    a goal that was drawn together with the state: `begin` may change them. `parameters` has parameters of the model by
-    name, nested as in `m`: those of `Task.reset_parameters`.
+    `act` (na) has activations, 0 if left out. `memory` has entries of the world's memory by name, such as a goal that
+    was drawn together with the state; `begin` may change them. `parameters` has parameters of the model by name, nested
+    as in `m`: those that `Task.reset_parameters` names.
     """
 
     qpos: list[Scalar]
@@ -111,11 +111,11 @@ class Start:
 
 @dataclass(frozen=True)
 class Control:
-    """The inputs of the physics during a step: ctrl (nu numbers), and pushes from outside.
+    """The inputs of the physics during a step: ctrl (nu numbers), and external pushes.
 
-    `qfrc_applied` has a force on each dof. `xfrc_applied` has, by names of bodies, force (N) and torque (N m) at the
-    body's centre of mass in world axes: six numbers. Both last for the step. `qvel` (nv numbers, in mjData's order and
-    units) is a kick: it is added to the velocities before the step.
+    `qfrc_applied` (nv) is a force on each dof. `xfrc_applied` has, by names of bodies, six numbers: force (N) and
+    torque (N m) at the body's centre of mass in world axes. Both last for the step. `qvel` (nv numbers, in mjData's
+    order and units) is a kick: it is added to the velocities before the step.
     """
 
     ctrl: list[Scalar]
@@ -132,12 +132,12 @@ class Outcome:
     `reward` is a number, or a dict of terms by name. The reward is then the sum of the terms, each times its number in
     `weights` (a dict, or pairs; without it all weigh 1), in the order of the dict. `scale`, such as the seconds of a
     step, multiplies the sum, and `clip` (low, high) then bounds it. The environment keeps each term's sum over the
-    episode: info["episode_reward/NAME"]. `metrics` are numbers by name that earn nothing, such as how far a command was
-    missed; of these it keeps the mean over the episode, info["episode_mean/NAME"].
+    episode: info["episode_reward/NAME"]. `metrics` are numbers by name that are not part of the reward, such as the
+    error in following a command; of these it keeps the mean over the episode, info["episode_mean/NAME"].
 
     `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
-    reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, would have gone on: learners
-    count the value of its last state. One that is terminated has none.
+    reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, could have gone on, so
+    learners bootstrap from the value of its last state; they do not after a termination.
     """
 
     reward: Scalar | Mapping[str, Scalar]
@@ -182,27 +182,28 @@ class Outcome:
 class Task:
     """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models.
 
-    An environment runs the instance that it is given, with whatever was put on it until then. What its functions are
-    given is theirs: `World` says more.
+    An environment runs the instance that it is given, with the attributes that it has at that moment. Methods get
+    copies of worlds and may change their lists: see `World`.
 
     `data` says which evaluation of mjData `World.data` has after a step. "gymnasium" is what Gymnasium reads: that of
     the last substep, from which the final qpos and qvel follow (for Runge-Kutta, its last stage). "fresh" is what
-    dm_control reads: all that rests on positions and velocities is of the final state; forces of actuators,
-    accelerations, and sensors of both are of the last substep, and of a reset they are without actuation.
+    dm_control reads: everything that depends on positions and velocities is of the final state; forces of actuators,
+    accelerations, and sensors of both are of the last substep. After a reset these are without actuation.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
 
-    A `reset` that takes long, as by `World.settled`, holds up the other worlds of its vector. With `resets_ahead` it is
-    computed ahead, for many worlds at a time, with the same numbers. It may then not look at `world.memory`, and gives
-    positions, velocities and activations alone. Where parameters vary, and on a GPU, nothing is computed ahead.
+    A `reset` that takes long, for instance because of `World.settled`, delays the other worlds of its vector. With
+    `resets_ahead` it is computed in advance, for many worlds at a time, with the same results. It may then not look at
+    `world.memory`, and may return only positions, velocities and activations. If parameters vary, and on a GPU, nothing
+    is computed in advance.
 
-    `reset_parameters` names the model's parameters that `reset` sets. As a mapping, it also says of which elements, by
-    name: {"body_pos": ["cup"]}. Those of others are constants, which makes for a smaller and faster kernel.
+    `reset_parameters` names the model's parameters that `reset` sets. A mapping also names the elements: {"body_pos":
+    ["cup"]}. Parameters of other elements are constants, which makes the kernel smaller and faster.
 
     `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
-    rest. Its `memory` is what the episode before left, as in `begin`, so that a curriculum can place the robot by its
-    level. Its `rng` is the function's own.
+    rest. Its `memory` is what the previous episode left, as in `begin`, so that a curriculum can place the robot by its
+    level. Its `rng` is the `rng` argument.
     """
 
     data: ClassVar[str] = "gymnasium"
@@ -233,7 +234,7 @@ class Task:
             check_field(x.name, x.type if isinstance(x.type, str) else str(x.type), getattr(self, x.name))
 
     def load(self) -> mujoco.MjModel:
-        """Load the MuJoCo model. Raises OSError where there is no such file."""
+        """Load the MuJoCo model. Raises OSError if there is no such file."""
         given = os.fspath(self.xml_file)
         try:
             return mujoco.MjModel.from_xml_path(expand_model_path(given))
@@ -249,16 +250,16 @@ class Task:
     def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]] | Start:
         """Return qpos (nq) and qvel (nv) of a new episode, or a `Start`, which may say more.
 
-        Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`, or at
-        other states by `world.at` and `world.settled`. `rng.draw_until` draws until a state is good.
+        Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` to look at `world.memory`, or at other
+        states by `world.at` and `world.settled`. `rng.draw_until` draws until a state is good.
         """
         raise self._missing("reset")
 
     def action_space(self, m: Model) -> tuple[Sequence[float], Sequence[float]]:
-        """Return the lowest and the highest numbers of an action, of which there may be any number.
+        """Return the bounds of an action: two lists, low and high, of any length.
 
-        Without a task's own, an action is the model's ctrl (nu), between `actuator_ctrlrange`, and unbounded
-        (infinite) where an actuator has no limit. A task whose action is of another size writes `control`.
+        By default an action is the model's ctrl (nu), within `actuator_ctrlrange`; bounds are infinite if an actuator
+        has no limit. A task whose action has another size must define `control`.
         """
         ranges = zip(m.actuator_ctrlrange, m.actuator_ctrllimited, strict=True)
         bounds = [(low, high) if limited else (-math.inf, math.inf) for (low, high), limited in ranges]
@@ -267,14 +268,14 @@ class Task:
     def observe(self, m: Model, world: World) -> Observed:
         """Return the observation: a list of numbers; a dict of numbers and (nested) lists by name; or a dict of groups.
 
-        A dict of groups holds such dicts, or lists: {"policy": {...}, "privileged": {...}}, where the policy sees the
-        first and the value may see both.
+        A dict of groups holds such dicts, or lists: {"policy": {...}, "privileged": {...}}. The policy sees the first,
+        and the value function may see both.
 
-        Two tables, class attributes or fields, change entries by name; where there are groups, those of "policy".
-        `noise` adds to them: a number is the half-width of uniform noise, `Normal(std)` is normal noise, and lists of
-        the entry's shape say it for each number. It is drawn from `world.rng` after the task's own draws, in the order
-        of the entries; 0 draws nothing. `history` has an entry show its last k steps, noise included, as (k, ...), the
-        newest last; at first all k are the first. 0 leaves it as it is.
+        Two tables, class attributes or fields, change entries by name; with groups, those of "policy". `noise` adds
+        noise: a number is the half-width of uniform noise, `Normal(std)` is normal noise, and a list of the entry's
+        shape gives each number its own. It is drawn from `world.rng` after the task's own draws, in the order of the
+        entries; 0 draws nothing. `history` makes an entry show its last k steps, noise included, with shape (k, ...),
+        the newest last; at first all k are the first value. 0 leaves it as it is.
         """
         raise self._missing("observe")
 
@@ -289,8 +290,8 @@ class Task:
     def randomize(self, m: Model, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, the model as loaded.
 
-        In all other functions `m` is the world's own model, with these parameters. Write it as `randomize(self, m,
-        rng)`, or as `randomize(self, m, rng, world)` where it looks at `world.memory`.
+        In all other methods `m` is the world's own model, with these parameters. Write it as `randomize(self, m, rng)`,
+        or as `randomize(self, m, rng, world)` to look at `world.memory`.
         """
         return {}
 
@@ -299,41 +300,40 @@ class Task:
         return {}
 
     def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
-        """Return the memory of an episode that begins in this state; names left out are as `memory` has them.
+        """Return the memory at the beginning of an episode; names that are left out get their values from `memory`.
 
-        `world.memory` holds the memory of the episode before, for what shall outlast episodes. In a world's first
-        episode, and after it was seeded, it is as `memory` has it.
+        `world` is in the new episode's first state, but `world.memory` is still that of the previous episode, so that
+        memory can outlast episodes. In a world's first episode, and after seeding, it has the values of `memory`.
         """
         return {}
 
     def control(self, m: Model, world: World, action: list[Scalar]) -> list[Scalar] | Control:
         """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
-        Return a `Control` to push or kick, too. `torch_mjenvs.controls` has what is often needed here.
+        Return a `Control` to push or kick as well. `torch_mjenvs.controls` has functions that are often needed here.
         """
         return action
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
-        """Return the memory after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
+        """Return the memory after a step, for `after.memory`; names that are left out stay as in `before.memory`."""
         return {}
 
     def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
-        """Return what a picture of a world shows in place of some of the model's numbers: for a target, say, that is
-        remembered and has a place.
+        """Return numbers that replace some of the model's in pictures of a world, for example the position of a target.
 
         They are scalars by the name of a field and their row and column there, {"geom_pos": {(3, 0): x, (3, 1): y}}, of
         `body_pos`, `body_quat`, `geom_pos`, `geom_quat`, `geom_size`, `site_pos`, `site_quat`, `site_size` and
-        `light_pos`. `mjm` is for names and constants, and `memory` is the world's. Physics never asks.
+        `light_pos`. `mjm` is for names and constants, and `memory` is the world's. Physics does not use them.
         """
         return {}
 
     def dt(self, m: Model) -> float:
-        """Return the seconds that an environment step lasts."""
+        """Return the duration of an environment step in seconds."""
         return m.timestep * self.frame_skip
 
 
 def copy_of(task: Task) -> Task:
-    """Return a shallow copy of a task: its fields, and whatever else was put on it, with methods bound to the copy.
+    """Return a shallow copy of a task: its fields and other attributes, with methods bound to the copy.
 
     `copy.copy` would leave such methods bound to the task, and of a dataclass with slots it copies the fields alone.
     """

@@ -1,4 +1,4 @@
-"""Contacts between two moving bodies, by their Jacobians in the dofs that tell the bodies apart.
+"""Contacts between two moving bodies, by their Jacobians in the dofs that move one of the bodies but not the other.
 
 A line is an axis of the contact (see `pyramid`) as a spatial vector. The product of (r x axis, axis) with a body's
 motion is how fast the body's point r moves along the axis; that of (axis, 0), how fast the body turns about it.

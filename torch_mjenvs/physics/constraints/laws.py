@@ -16,7 +16,7 @@ class Law(Protocol):
 
     @property
     def D(self) -> Scalar:
-        """The curvature, but for where the cost is flat or linear."""
+        """The curvature, except where the cost is flat or linear."""
 
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
         """Compute slope and curvature of the cost at e. The force is the slope's opposite."""

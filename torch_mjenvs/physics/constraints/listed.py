@@ -1,4 +1,4 @@
-"""Contacts as mjData.contact lists them, for whoever looks at each of them, however they are computed."""
+"""Contacts as mjData.contact lists them, for code that looks at each of them, however they are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every constraint is rows J a + y0 of stiffness D, and three verbs by which the solver meets them.
+"""Every constraint is rows J a + y0 of stiffness D, with three verbs through which the solver uses them.
 
 MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2 (`laws` and
 `elliptic` have other costs). A row's residual `J a - aref` is kept as `J a + y0`,

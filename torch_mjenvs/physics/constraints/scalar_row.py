@@ -31,7 +31,7 @@ class ScalarRow(Constraint):
 
     @property
     def D(self) -> Scalar:
-        """The stiffness of the row: MuJoCo's efc_D, but for what is softened."""
+        """The stiffness of the row: MuJoCo's efc_D, except for what is softened."""
         return self.law.D
 
     @property

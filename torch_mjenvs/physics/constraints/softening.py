@@ -201,7 +201,7 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
 
 
 def _greater(a: Scalar, b: Scalar) -> Scalar:
-    """The greater of two numbers that are not negative, of which a structural 0 costs nothing."""
+    """The greater of two numbers that are not negative; a structural 0 costs nothing."""
     return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
 
 

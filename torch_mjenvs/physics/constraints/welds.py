@@ -111,7 +111,7 @@ class Tie:
         return {v: x for v, x in row.items() if not is_zero(x)}
 
     def wrenches(self, line: Line) -> dict[int, list[Scalar]]:
-        """The wrench (torque, force) on each body, but for the world, of a unit of the row's force."""
+        """The wrench (torque, force) on each body, except for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
             if body:

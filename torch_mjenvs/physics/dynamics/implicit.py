@@ -2,7 +2,7 @@
 
 They solve (M - h D) a = forces, where D is the derivative of smooth forces by velocities.
 
-`implicitfast` leaves out the rates of bias forces, so that D is symmetric, but for a free body alone in its tree.
+`implicitfast` leaves out the rates of bias forces, so that D is symmetric, except for a free body alone in its tree.
 As in MuJoCo, D has entries only where one of two dofs moves the other: what tendons and actuators couple beyond that
 is dropped, and `implicitfast` has those of M only.
 
@@ -56,7 +56,7 @@ def damped(m: Model, d: Data, damping: Rows) -> list[Scalar]:
 
     def formula() -> list[Scalar]:
         y = [held(x) for x in solve(factors, mul_m(damping, d.qacc))]
-        amiss = add(mul_m(d.M, y), mul_m(damping, sub(y, d.qacc)))  # 0, but for rounding
+        amiss = add(mul_m(d.M, y), mul_m(damping, sub(y, d.qacc)))  # 0, up to rounding
         fixed = Factor([{j: held(x) for j, x in row.items()} for row in factors.L], list(map(held, factors.inverse)))
         return sub(d.qacc, sub(y, solve(fixed, amiss)))
 

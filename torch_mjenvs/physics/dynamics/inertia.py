@@ -244,7 +244,7 @@ def crb(m: Model, d: Data) -> None:
 
 
 def dof_columns(m: Model) -> list[list[int]]:
-    """Return the columns of the entries in each row of M's lower triangle, but for the armature of tendons."""
+    """Return the columns of the entries in each row of M's lower triangle, except for the armature of tendons."""
     return [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
 
 

@@ -19,7 +19,7 @@ from .springs import plastic_of
 def yielded(m: Model, d: Data, qpos: list[Scalar]) -> list[Scalar]:
     """Return the rests of springs after a step from d to these positions.
 
-    The length of a tendon is then what it was, and its rate times the change of positions, as MuJoCo has it.
+    The length of a tendon is then what it was, and its rate times the change of positions, as in MuJoCo.
     """
     out = plastic_of(m, d)
     for j, adr in enumerate(m.jnt_plasticadr):

@@ -31,7 +31,7 @@ def set_const(m: Model) -> dict[str, Any]:
     """Return a model's derived constants by field name. mj_setConst.
 
     They are body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and
-    eq_data, and actuator_acc0 of a model with actuators whose force goes by it, such as muscles.
+    eq_data, and actuator_acc0 of a model with actuators whose force depends on it, such as muscles.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)

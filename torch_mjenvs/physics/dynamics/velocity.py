@@ -172,7 +172,7 @@ def at_point(motion: Vec, r: Vec) -> list[Scalar]:
 def unforced_acceleration(m: Model, d: Data) -> list[list[Scalar]]:
     """Return each body's spatial acceleration while no dof accelerates, gravity apart: mj_jacDot times qvel.
 
-    As MuJoCo has it there, and there alone, the axes of a ball also turn with the joints after it in its body.
+    As in MuJoCo, and only there, the axes of a ball also turn with the joints after it in its body.
     """
     bias: list[list[Scalar]] = [zeros(6)] * m.nbody
     for i in range(1, m.nbody):

@@ -14,7 +14,7 @@ OfBody = Callable[[int], list[Scalar] | None]
 
 
 def subtree_sums(m: Model, of: OfBody) -> list[list[Scalar] | None]:
-    """Return for each body with joints the sum over it and all that it carries; None where nothing acts."""
+    """Return for each body with joints the sum over it and all that it carries; None if nothing acts."""
     total: list[Any] = [None] * m.nbody
     for i in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
         carrier, parent = m.body_weldid[i], m.body_weldid[m.body_parentid[i]]

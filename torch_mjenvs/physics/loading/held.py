@@ -2,8 +2,8 @@
 
 MuJoCo takes the stiffness of a `connect`, `weld` or contact from the inverse inertia of the bodies' centres of mass,
 `body_invweight0`. Where these cannot move, as of a wheel on a fixed axle, that is 0 though the rest of the body turns,
-and MuJoCo's stiffness is endless but for its bound of 1e15. Beside that, little may be left of the inertia that decides
-how the body turns about what holds it.
+and MuJoCo's stiffness is unlimited except for its bound of 1e15. Next to that, little may be left of the inertia that
+decides how the body turns about what holds it.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ def _explicit_pairs(mjm: mujoco.MjModel) -> tuple[list[Pair], list[Pair]]:
 def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
     """Yield each body with the later ones that its geoms may touch.
 
-    It goes by <exclude>, by filterBodyPair, and by the bits of all of a body's geoms together. filterBodyPair leaves
+    It depends on <exclude>, on filterBodyPair, and on the bits of all of a body's geoms together. filterBodyPair leaves
     out bodies welded together, two that nothing moves, and parent and child unless the parent is fixed to the world. A
     row of bodies at a time: of thousands that stand still nearly no pair is left.
     """

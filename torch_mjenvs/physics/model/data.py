@@ -50,7 +50,7 @@ class Field:
 
 
 def field(*shape: str | int) -> Any:
-    """Declare a field that stages hand to each other."""
+    """Declare a field that stages pass to each other."""
     return Field(shape)
 
 
@@ -62,8 +62,8 @@ def output(*shape: str | int) -> Any:
 class Data:
     """MuJoCo's mjData: the declared fields of one world, each computed by its stage when it is first asked for.
 
-    It is made of a model and what the caller knows, such as qpos. In a kernel a field is computed where the `Data` was
-    made, so that a task may ask first within a block and again outside.
+    It is made from a model and the fields that the caller knows, such as qpos. In a kernel a field is computed where
+    the `Data` was made, so that a task may read it first within a block and again outside.
     """
 
     _model: Model
@@ -139,7 +139,7 @@ class Data:
     candidates = field()  # [Candidate], one for each of the model's pairs
     ncon = output()  # how many contacts there are: detected, whether they act or not
     constraints = field()  # [Constraint], by kind
-    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, but for `slips`
+    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, except for `slips`
     slips = field()  # [noslip.Slip]: what was added to the forces of friction
     qacc = output("nv")
     solver_niter = field()  # Newton iterations

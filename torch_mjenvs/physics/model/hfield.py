@@ -35,7 +35,7 @@ class HField:
     data: tuple[float, ...]
 
     def __repr__(self) -> str:
-        """Tell all of it, but for the elevations, of which there may be a million, by a digest."""
+        """Show all of it; the elevations, which may be a million, by a digest."""
         digest = hashlib.sha256(array("d", self.data).tobytes()).hexdigest()
         return f"HField(nrow={self.nrow}, ncol={self.ncol}, size={self.size}, data={digest})"
 

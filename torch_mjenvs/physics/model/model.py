@@ -28,7 +28,7 @@ INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 
 
 class UnsupportedModel(NotImplementedError):
-    """Raised for a model that asks for something that is not implemented; the message names it and says what to do."""
+    """Raised for a model with a feature that is not supported; the message names it and says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Model:
 
     # Where parameters vary from world to world (see `params`):
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
-    nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
+    nominal: Model | None = None  # the model as it was loaded, which decides whatever tracing needs a plain number for
     poison: float = 0.0  # NaN in worlds whose parameters make no sense
 
     # The same in another form: computed whenever a model is made, also by dataclasses.replace.
@@ -333,13 +333,14 @@ class Model:
 
     @property
     def kept0(self) -> dict[str, Floats]:
-        """Return what a step keeps beside positions, velocities and activations, by name, in the initial state."""
+        """Return the state that a step keeps besides positions, velocities and activations, by name, as it is at first.
+        """
         kept = {"plastic": self.plastic0, "history": self.history0}
         return {name: initial for name, initial in kept.items() if initial}
 
     @property
     def orders_contacts(self) -> bool:
-        """Return whether it matters in which order a pair has its contacts: to noslip sweeps, or contact sensors."""
+        """Return whether the order of a pair's contacts matters, to noslip sweeps or contact sensors."""
         return self.noslip_iterations > 0 or any(
             kind == SensorType.CONTACT and data != 1 << ConDataField.FOUND and reduce != ContactReduce.NETFORCE
             for kind, data, reduce in zip(self.sensor_type, self.sensor_dataspec, self.sensor_reduce, strict=True)

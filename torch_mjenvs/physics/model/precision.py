@@ -24,7 +24,7 @@ class Precision:
     sharp: searches for contacts go on to rounding, where MuJoCo's end within 1e-6. It is for those who ask how what is
     found changes.
 
-    slots: contacts of very many pairs may share slots (`contact_pool`), of which there are no derivatives.
+    slots: contacts of very many pairs may share slots (`contact_pool`), which have no derivatives.
     """
 
     tolerance: float
@@ -37,7 +37,7 @@ class Precision:
 
     @property
     def sharpened(self) -> Precision:
-        """The same for a step that somebody differentiates."""
+        """The same for a step that is differentiated."""
         return replace(self, sharp=True)
 
     @property

@@ -14,7 +14,7 @@ class Last:
 
     It is the one before an Euler step, or the last stage of a Runge-Kutta step.
 
-    cfrc_ext: the wrenches, (nbody, 6), or None where they are to be computed when they are read. qacc: where the solver
+    cfrc_ext: the wrenches, (nbody, 6), or None if they are to be computed when they are read. qacc: where the solver
     ended. mean_qacc: the mean of qacc over the stages of a Runge-Kutta step. start: the `parts` of the state that the
     step began with, kept: what it kept besides.
     """

@@ -93,7 +93,7 @@ class ContactSensor:
             self._refuse_loose_order()
 
     def _refuse_loose_order(self) -> None:
-        """Raise `UnsupportedModel` where MuJoCo's order of contacts decides, and is not known."""
+        """Raise `UnsupportedModel` if MuJoCo's order of contacts decides, and is not known."""
         m = self.m
         for pair in m.pairs:
             if collider_of(m, pair).loose and m.multiccd and self.may_match(pair):

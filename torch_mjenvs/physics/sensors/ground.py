@@ -24,7 +24,7 @@ def ground_geoms(m: Model) -> list[int]:
 
 
 def refuse_ground(m: Model, geoms: Sequence[int]) -> None:
-    """Raise `UnsupportedModel` where rays against any of these geoms are not implemented."""
+    """Raise `UnsupportedModel` if rays against any of these geoms are not implemented."""
     for g in geoms:
         if why := why_not_met(m, g):
             raise UnsupportedModel(f"heights above geom {m.geom_names[g]!r}{why} are not supported: leave it out")

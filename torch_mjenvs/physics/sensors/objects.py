@@ -70,12 +70,12 @@ def measured(m: Model, d: Data, i: int) -> Object:
 
 
 def reference(m: Model, d: Data, i: int) -> Object | None:
-    """The object in whose frame sensor i measures; None where that is the world."""
+    """The object in whose frame sensor i measures; None if that is the world."""
     return object_of(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
 
 
 def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
-    """The components of a vector of the world along the axes of a frame, of which `mat` is the orientation."""
+    """The components of a vector of the world along the axes of a frame with orientation `mat`."""
     return mat_vec(transpose(mat), v)
 
 

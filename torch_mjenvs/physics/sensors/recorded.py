@@ -11,7 +11,7 @@ from ..model.model import Model, UnsupportedModel
 def recorded(m: Model, d: Data) -> list[Scalar]:
     """Return the history after a step from d, with its controls and what its sensors measure. mj_advance.
 
-    Of a sensor that is refused nothing is kept: nobody can read it.
+    Nothing is kept of a sensor that is refused, since it cannot be read.
     """
     history, out = history_of(m, d), []
     for kept in samples(m):

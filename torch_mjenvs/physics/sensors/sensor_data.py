@@ -1,4 +1,4 @@
-"""`SensorData`, mjData's sensordata, of which each sensor is computed when it is first read."""
+"""`SensorData`: mjData's sensordata; each sensor is computed when it is first read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SensorData(Sequence[Any]):
         self._at = {adr + k: (i, k) for i, (adr, dim) in enumerate(dims) for k in range(dim)}
 
     def copy(self) -> SensorData:
-        """Return a copy, of which numbers can be set without changing these."""
+        """Return a copy, whose numbers can be set without changing these."""
         new = SensorData(self._model, self._measure, self.now)
         new._own.update(self._own)
         return new

@@ -1,12 +1,12 @@
 """Noslip: `noslip_iterations` sweeps over friction after the solver, so that it does not creep. mj_solNoSlip.
 
 Rows give way a little to the force that holds them, so what friction holds creeps. A sweep goes through all friction in
-MuJoCo's order, and makes of each force that which would let nothing slip while all other forces stay as they are, as
-far as friction goes. There are so many sweeps and no more, as `noslip_tolerance` 0 has it: where they have not come to
-an end, the answer follows from their number and their order.
+MuJoCo's order, and sets each force to the one with which nothing slips while all other forces stay the same, as far as
+friction allows. There are always that many sweeps, as with `noslip_tolerance` 0: if they have not converged, the result
+depends on their number and order.
 
-Forces are those where the solver ended, d.qacc_solver, but for friction's. What a sweep needs to know of all of them is
-the acceleration a = M^-1 (qfrc_smooth + J'f), which is carried along.
+Forces other than friction are those where the solver ended, d.qacc_solver. All that a sweep needs to know of them is
+the acceleration a = M^-1 (qfrc_smooth + J'f), which is updated along the way.
 
 Letters: F forces of friction; J their rows, v = J a + y0: how fast they slip; A = J M^-1 J'.
 """

@@ -199,7 +199,7 @@ class SlotGrips:
 
 
 def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
-    """Make the grips of all contacts with friction that are in pools; None where there are none."""
+    """Make the grips of all contacts with friction that are in pools; None if there are none."""
     pools = [c for c in d.constraints if isinstance(c, ContactPool) and c.condim > 1]
     if not pools:
         return None

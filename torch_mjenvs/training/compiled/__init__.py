@@ -1,4 +1,4 @@
-"""PPO's update and its networks as compiled kernels, for the CPU: what `ppo.py` does in torch, in less time.
+"""PPO's update and networks as compiled kernels for the CPU: the computation of `ppo.py`, in less time.
 
 `on_gpu.py` has the update for NVIDIA's GPUs.
 """
@@ -30,7 +30,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def why_not(device: torch.device) -> str | None:
-    """Say why networks, or on a GPU their update, cannot be compiled for a device; None where they can."""
+    """Return why networks, or on a GPU their update, cannot be compiled for a device; None if they can."""
     if device.type == "cuda":
         return None
     if device.type != "cpu":
@@ -39,7 +39,7 @@ def why_not(device: torch.device) -> str | None:
 
 
 def networks_of(net: ActorCritic) -> tuple[Network, Network]:
-    """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
+    """Describe the policy and the value network of `net` by the places of their weights in `net.theta`."""
     policy, value = (
         _network(layers, norms, net.activation)
         for layers, norms in zip((net.policy, net.value), net.norms, strict=True)
@@ -64,8 +64,7 @@ def _place(parameter: Tensor) -> int:
 
 
 def trained(net: ActorCritic) -> Tensor | None:
-    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None where all count.
-    """
+    """Return 1 for each number of `net.theta`, or 0 for weights of what a network does not see; None if all are 1."""
     if net.unseen is None:
         return None
     found = torch.ones_like(net.theta)

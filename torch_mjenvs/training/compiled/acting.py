@@ -1,6 +1,6 @@
 """A whole rollout as one launch, on the CPU: for every step of 64 worlds, networks, noise, and the physics of the step.
 
-A thread takes its worlds through all steps, and waits for no other one in between.
+A thread takes its worlds through all steps without waiting for other threads.
 
 Shapes: N worlds, T steps, O observations, A actions.
 """
@@ -22,7 +22,7 @@ from .forward import Networks
 
 
 def fits(worlds: int, threads: int) -> bool:
-    """Say whether so many worlds are whole tiles, and enough of them for so many threads, which are torch's."""
+    """Return whether this many worlds are whole tiles, and enough of them for this many threads, which are torch's."""
     return worlds % FRAMES == 0 and worlds // FRAMES >= threads and (threads == 1 or cpu.team() is not None)
 
 

@@ -31,7 +31,7 @@ def normalise() -> Program:
 
 
 class Weights:
-    """The rounded weights of networks whose parameters are `theta`, made anew when theta has changed."""
+    """The rounded weights of networks whose parameters are `theta`, computed again when theta has changed."""
 
     memories = Memory("weight pairs", "p"), Memory("biases")
 
@@ -50,7 +50,7 @@ class Weights:
         self.launch = Launch(self.kernel, {"theta": self.copy, **self.tensors})
 
     def refresh(self) -> None:
-        """Make `tensors`, one for each of `memories`, anew where torch has counted writes into theta."""
+        """Compute `tensors`, one for each of `memories`, again if torch has counted writes into theta."""
         if self.version != self.theta._version:
             self.copy[: len(self.theta)] = self.theta
             self.launch()
@@ -60,8 +60,8 @@ class Weights:
 class Networks:
     """Networks whose parameters are `theta`, with the same observations of `size` numbers, as parts of a plan.
 
-    With `rounded`, factors of products are bfloat16. Vectors have so many numbers, 0 is as many as the CPU's, and tiles
-    so many frames.
+    With `rounded`, factors of products are bfloat16. A vector has `vector` numbers (0: as many as the CPU's), and a
+    tile `frames` frames.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Networks:
         return found + ([Memory("own pairs", "p", self.pairs.size), *self.rounded.memories] if self.rounded else [])
 
     def tensors(self, threads: int) -> dict[str, Tensor]:
-        """Return a tensor for each of `memories`, for so many threads."""
+        """Return a tensor for each of `memories`, for this many threads."""
         return {
             "mean": self.moments[0], "var": self.moments[1], "theta": self.theta,
             "own": torch.zeros(threads * self.scratch.size),
@@ -124,7 +124,7 @@ class Networks:
         }  # fmt: skip
 
     def follow(self, mean: Tensor, var: Tensor) -> None:
-        """Take mean and variance (O,) by which observations are normalised, and weights that have changed."""
+        """Update the mean and variance (O,) by which observations are normalised, and weights that have changed."""
         seen = mean, mean._version, var, var._version  # torch counts the writes into a tensor
         if seen[1::2] != self.seen[1::2] or mean is not self.seen[0] or var is not self.seen[2]:
             self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
@@ -165,7 +165,7 @@ class Forward(Networks):
         return batch.outputs
 
     def _batch(self, n: int, threads: int) -> _Batch:
-        """Make what a launch for so many observations needs."""
+        """Make what a launch for this many observations needs."""
         tiles = -(-n // FRAMES)
         outs = [torch.zeros(tiles * FRAMES, width) for width in self.widths]
         tensors = self.tensors(threads) | {f"out{k}": out for k, out in enumerate(outs)}

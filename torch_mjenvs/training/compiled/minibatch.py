@@ -1,8 +1,8 @@
-"""The plan of what `Update` does with a minibatch on the CPU: gradients of its parts, their sum, and Adam's step.
+"""The plan of a minibatch of `Update` on the CPU: gradients of its parts, their sum, and Adam's step.
 
-A minibatch has parts, each with a sum of gradients of its own. Sums are added by halves, whoever computed them, so any
-number of threads gives the same bits. Where threads take several parts each, they add up the sums of theirs first: what
-one processor has written, another one waits for.
+A minibatch has parts, each with its own sum of gradients. These sums are added pairwise in a fixed order, whichever
+thread computed them, so any number of threads gives the same bits. Threads with several parts first add up their own
+sums, since reading what another processor has written takes longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .steps import CHUNKS, Minibatch, Steps
 
 
 def padded_size(parameters: int, chunks: int = CHUNKS) -> int:
-    """Return how many numbers the memory of so many parameters has: whole vectors for every chunk of Adam's.
+    """Return how many numbers the memory of this many parameters has: whole vectors for every chunk of Adam's.
 
     The last parameters may be read as parts of a vector, so one more vector follows them.
     """
@@ -24,9 +24,9 @@ def padded_size(parameters: int, chunks: int = CHUNKS) -> int:
 
 
 def groups_of(parts: int, threads: int) -> int:
-    """Return into how many groups of parts threads are to share them out: the fewest of those that are done soonest.
+    """Return the number of groups into which threads divide the parts: the smallest of those that finish soonest.
 
-    Groups are the parts' halves, quarters and so on. Where there are no such, or one thread, each part is a group.
+    Groups are halves of the parts, quarters and so on. If these do not exist, or with one thread, each part is a group.
     """
     if threads == 1 or parts & (parts - 1):
         return parts
@@ -34,15 +34,17 @@ def groups_of(parts: int, threads: int) -> int:
 
 
 class Kernels:
-    """The kernels that learn from a minibatch, whose parts are shared out in so many groups.
+    """The kernels that learn from a minibatch, whose parts are divided into this many groups.
 
-    There is one of all phases; or, where sums of `some` of the parts are made here, and processes exchange them, two.
+    There is one kernel for all phases; or two, if only the sums of `some` parts are made here and processes exchange
+    them.
     """
 
     def __init__(self, what: Minibatch, groups: int, some: bool = False):
         of, learn = Steps(what, lanes()), list[Phase]()
         if of.rounded:
-            # A turn is a thread's, which makes its own and waits for nobody: that takes less than to fetch others'.
+            # A turn is a thread's, which rounds its own and does not wait: that takes less than fetching what others
+            # rounded.
             learn.append(Phase("weights", None, tuple(of.rounded.steps), wait=False))
         learn.append(Phase("group", groups, tuple(of.group(1 if some else what.parts // groups))))
         step = of.step(what.parts if some else groups)
@@ -58,7 +60,7 @@ class Kernels:
         self.threads, self.held = 0, dict[str, Tensor]()
 
     def memory(self, threads: int) -> dict[str, Tensor]:
-        """Return the memory of so many threads, by name. It is kept from call to call."""
+        """Return the memory of this many threads, by name. It is kept from call to call."""
         if self.threads < threads:
             kinds = {name: torch.int32 if name.endswith("pairs") else torch.float32 for name in self.sizes}
             self.held = {name: torch.zeros(threads * n, dtype=kinds[name]) for name, n in self.sizes.items()}

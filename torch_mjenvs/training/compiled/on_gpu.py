@@ -1,12 +1,13 @@
 """PPO's update and its networks as kernels on a GPU.
 
-An update is three launches a minibatch, for gradients, their sum, and Adam's step; a policy and its value are one.
+An update is three launches per minibatch, for gradients, their sum, and Adam's step; policy and value are one launch.
 
 A block of threads takes a tile of frames through one network, forward and backward, in shared memory; so there are two
-blocks a tile. Sums are added in an order that nothing changes, so a run gives the same bits each time. `steps.py` has
-the steps, as for the CPU, whose kernel of the same plan is what tests compare with.
+blocks per tile. Sums are added in a fixed order, so a run gives the same bits each time. `steps.py` has the steps, as
+for the CPU, and tests compare with the CPU's kernel of the same plan.
 
-All else is torch's operations on the device, and waits for nothing: a whole update can be captured in a CUDA graph.
+Everything else is done by torch's operations on the device, and never waits: a whole update can be captured in a CUDA
+graph.
 
 Shapes: N frames, R minibatches of B frames each.
 """
@@ -36,7 +37,7 @@ CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
 
 
 def plan_of(what: Minibatch) -> Plan:
-    """Plan what is done with a minibatch, of which each part has a sum of gradients of its own."""
+    """Plan what is done with a minibatch, each part of which has its own sum of gradients."""
     sums = Matrix("sums", 1, what.total, what.total, at=(("part", what.total),))
     makers = [Steps(what, LANES) for _ in range(3)]  # each with a block's whole memory
     phases = [
@@ -51,7 +52,7 @@ def plan_of(what: Minibatch) -> Plan:
 
 
 def places(blocks: Sequence[Block]) -> tuple[Tensor, Tensor]:
-    """Return where parameters stand in the vector that networks describe, and where in a layout's own memory."""
+    """Return the places of parameters in the vector that networks describe, and in a layout's own memory."""
     there, here = [], []
     for b in blocks:
         down, right = torch.arange(b.rows)[:, None], torch.arange(b.columns)
@@ -89,7 +90,7 @@ class Update:
         self.weights[:size] = 1 / size
 
     def _take(self, own: Tensor, x: Tensor) -> None:
-        """Copy parameters, or what there is for each, from a vector like theta."""
+        """Copy parameters, or other numbers for each, from a vector like theta."""
         own.index_copy_(0, self.here, x.index_select(0, self.there))
 
     def _give(self, own: Tensor, x: Tensor) -> None:
@@ -104,7 +105,7 @@ class Update:
         return found
 
     def __call__(self, frames: Tensor, order: Tensor) -> Tensor:
-        """Learn from frames (N, columns), in minibatches as they come in `order` (R B,): see `update.Update`.
+        """Learn from frames (N, columns), in minibatches taken in `order` (R B,): see `update.Update`.
 
         Returns STATISTICS of each minibatch, (R, 8).
         """
@@ -132,7 +133,8 @@ class Update:
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
     def _state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state of theta, as torch's Adam begins it on a GPU where there is none yet."""
+        """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does on a GPU.
+        """
         state: dict[str, Tensor] = self.optimizer.state[self.theta]
         if not state:
             state["step"] = torch.zeros((), device=self.theta.device)
@@ -153,7 +155,7 @@ class Update:
 
 
 class _Batch(NamedTuple):
-    """The kernel for observations of some number, and which of them are whose: those beyond the last are the last."""
+    """The kernel for some number of observations, and their numbers: those beyond the last are the last."""
 
     kernel: Kernel
     order: Tensor

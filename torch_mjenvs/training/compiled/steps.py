@@ -1,6 +1,6 @@
-"""The steps by which a minibatch is learned: gradients of a part of it, the sum of all parts', and Adam's.
+"""The steps of learning from a minibatch: gradients of one part, the sum over all parts, and Adam's step.
 
-Shapes: R minibatches, one a round.
+Shapes: R minibatches, one per round.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def inverse_std() -> Program:
 
 
 def added(parts: int) -> Program:
-    """Record the sum of so many numbers."""
+    """Record the sum of these numbers."""
     buffers = [Buffer("parts", parts), Buffer("sum", 1)]
     return record("sum", buffers, lambda b: {"sum": [adam.total(b["parts"])]}, "float32")
 
 
 @dataclass(frozen=True)
 class Minibatch:
-    """What a minibatch is learned from.
+    """What the kernels of a minibatch depend on.
 
     `networks` (the policy's, then the value network's) and `log_std` stand among `total` parameters; `columns` are the
     widths of a frame's parts, as `Update` has them. There are `parts` of `tiles` tiles each, over which the loss is a
-    mean; Adam has these `betas` and `eps`. With `rounded`, factors of products are bfloat16. A tile has so many
-    `frames`, and Adam takes the parameters in so many `chunks`.
+    mean; Adam has these `betas` and `eps`. With `rounded`, factors of products are bfloat16. A tile has `frames`
+    frames, and Adam takes the parameters in `chunks` chunks.
     """
 
     networks: tuple[Network, ...]
@@ -65,7 +65,7 @@ class Minibatch:
 
 
 def flat(m: Matrix) -> Matrix:
-    """Return a matrix as one row, with what is between its rows."""
+    """Return a matrix as one row, including what is between its rows."""
     return replace(m, rows=1, columns=m.rows * m.row, row=m.rows * m.row)
 
 
@@ -73,7 +73,7 @@ Turns = tuple[tuple[str, int], ...]  # the number of a part: by how much each tu
 
 
 class Steps:
-    """Makes the steps of a minibatch, and hands out the memory that they work in, for vectors of so many lanes."""
+    """Makes the steps of a minibatch, and allocates the memory that they use, for vectors of this many lanes."""
 
     def __init__(self, what: Minibatch, lanes: int):
         self.what = what
@@ -85,7 +85,7 @@ class Steps:
             self.rounded = RoundedWeights(what.networks, self.theta, self.weight_pairs, self.biases)
 
     def group(self, parts: int) -> list[Step]:
-        """Plan the sum of the gradients of so many parts, for each group."""
+        """Plan the sum of the gradients of this many parts, for each group."""
         total = self.what.total
         sums = Matrix("sums", 1, total, total, at=(("group", total),))
         if parts == 1:
@@ -174,7 +174,7 @@ class Steps:
         return [*steps, Loop("tile", what.tiles, tuple(tile))]
 
     def step(self, sums: int) -> list[Phase]:
-        """Plan the total of so many sums, and Adam's step."""
+        """Plan the total of this many sums, and Adam's step."""
         what, total = self.what, self.what.total
         size = total // what.chunks
         chunk = (("chunk", size),)

@@ -1,4 +1,4 @@
-"""Sweeps through a rollout step by step, for all worlds at once: advantages backward, returns forward.
+"""Sweeps through the steps of a rollout, for all worlds at once: advantages backward, returns forward.
 
 Shapes: T steps of N worlds. `PPO.advantages` and `PPO.returns` are the same in torch.
 """
@@ -19,7 +19,7 @@ WORLDS = 64  # of a turn, which one thread does, or on a GPU a block of threads
 
 
 class Sweep:
-    """A program of scalars that runs for every step in turn, over tensors (T, N) by name, its buffers of one number.
+    """A program of scalars, with buffers of one number, that runs for every step in turn over tensors (T, N) by name.
 
     What is `carried` from step to step is (N,). With `backward` the last step comes first. It runs on `gpu`, or on the
     CPU.
@@ -60,7 +60,7 @@ class Sweep:
 def advantages(gamma: float, lam: float) -> Program:
     """Record a step of generalised advantage estimation (Schulman et al., 2016), backward from the one after it.
 
-    `next_value` and `next_advantage` are carried: what the next step's state is worth, and its advantage.
+    `next_value` and `next_advantage` are carried: the value of the next step's state, and its advantage.
     """
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -75,9 +75,10 @@ def advantages(gamma: float, lam: float) -> Program:
 
 
 def returns(gamma: float) -> Program:
-    """Record a step of the sums of rewards since episodes began: plain, and discounted as from the past to now.
+    """Record a step of the sums of rewards since episodes began: plain, and with earlier rewards discounted.
 
-    `whole` and `discounted` are carried, 0 where an episode ended; `return` and `discounted_return` are before that.
+    `whole` and `discounted` are carried, 0 where an episode ended; `return` and `discounted_return` are the sums before
+    that.
     """
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:

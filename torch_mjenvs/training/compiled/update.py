@@ -1,10 +1,8 @@
-"""PPO's update as one compiled kernel: a launch learns from all minibatches of some epochs.
+"""PPO's update on the CPU as one compiled kernel, in float32: a launch learns from all minibatches of some epochs.
 
-For the CPU, in float32.
-
-A tile of 64 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
-adds to a sum of gradients; then the sums are added up, and Adam takes its step. `minibatch.py` has the plan.
-`PPO.gradient` is the same in torch, and what this is tested against.
+A tile of 64 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and adds
+to a sum of gradients; then the sums are added up, and Adam takes its step. `minibatch.py` has the plan. `PPO.gradient`
+is the same in torch; tests compare with it.
 
 Shapes: N frames, R minibatches of B frames each.
 """
@@ -32,7 +30,7 @@ PARTS = 8  # of a minibatch, at most: so many threads have work
 
 
 class _Copies:
-    """Matrices of parameters in a vector `theta`, and the same ones where a layout has them in `own`."""
+    """Matrices of parameters in a vector `theta`, and the same ones in a layout's own memory, `own`."""
 
     def __init__(self, blocks: Sequence[Block], theta: Tensor, own: Tensor):
         self.theta = theta
@@ -49,12 +47,12 @@ class _Copies:
 
 
 class Update:
-    """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
+    """The update of a policy and a value network with parameters `theta`, in place of steps of `optimizer`.
 
     `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
     `log_std` is the place in theta of the first action's. A minibatch has `size` frames. `trained` has 1 for every
-    parameter, or 0 for one that stays as it is; None is 1 for all. With `rounded`, factors of products are bfloat16,
-    all else is float32.
+    parameter, or 0 for one that is not trained; None means 1 for all. With `rounded`, factors of products are bfloat16,
+    and all else is float32.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Update:
         columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None, rounded: bool = False,
         share: Share = ALONE,
     ):  # fmt: skip
-        """Compile the update. Where it is shared out over processes, each has some of the parts of a minibatch."""
+        """Compile the update. If it is shared among processes, each has some of the parts of a minibatch."""
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
         tiles = math.ceil(size / (PARTS * FRAMES))
         parts = math.ceil(size / (tiles * FRAMES))
@@ -93,7 +91,7 @@ class Update:
         return min(torch.get_num_threads(), PARTS)
 
     def kernels(self, threads: int) -> Kernels:
-        """Return the kernels for so many threads, which are compiled when they are first asked for."""
+        """Return the kernels for this many threads, which are compiled at the first call."""
         some = self.share.ranks > 1
         groups = self.mine.stop - self.mine.start if some else groups_of(self.minibatch.parts, threads)
         if groups not in self.held:
@@ -108,9 +106,10 @@ class Update:
         return found
 
     def __call__(self, frames: Tensor, order: Tensor) -> Tensor:
-        """Learn from frames (N, columns), in minibatches as they come in `order` (R B,); moves theta and the optimizer.
+        """Learn from frames (N, columns), in minibatches taken in `order` (R B,); changes theta and the optimizer's
+        state.
 
-        `order` has the numbers of frames; they may come more than once, as in several epochs. Returns STATISTICS of
+        `order` has the numbers of frames, which may occur more than once, as in several epochs. Returns STATISTICS of
         each minibatch, (R, 8).
         """
         rounds, threads, parts = len(order) // self.size, self.threads, self.minibatch.parts
@@ -145,7 +144,8 @@ class Update:
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
     def _shared_round(self, kernels: Kernels, tensors: dict[str, Tensor], k: int, threads: int) -> None:
-        """Learn from minibatch k. Sums of parts that are others' are 0 here, so to add everybody's rounds nothing."""
+        """Learn from minibatch k. Sums of other processes' parts are 0 here, so adding all sums rounds nothing.
+        """
         of_round = ("advantages", "rates", "squares", "statistics", "order")
         now = tensors | {name: tensors[name][k] for name in of_round}
         first, frames = self.mine.start, self.minibatch.tiles * FRAMES
@@ -159,7 +159,7 @@ class Update:
         step(now, 1, threads)
 
     def _state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""
+        """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does."""
         state: dict[str, Tensor] = self.optimizer.state[self.theta]
         if not state:
             state["step"] = torch.zeros(())

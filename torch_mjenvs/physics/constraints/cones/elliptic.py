@@ -11,7 +11,7 @@ impratio, along the first tangent. In all three zones force and stiffness along 
 
     (push, -P x)   and   [[A, -B u'], [-B u, P I + (B - P) u u']],
 
-but for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUpdate, HessianCone.
+except for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUpdate, HessianCone.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _ctrl(m: Model, d: Data, i: int) -> Scalar:
 
 
 def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
-    """The forces, of which those on one tendon are scaled so that their sum is within its actuatorfrcrange."""
+    """The forces; those on one tendon are scaled so that their sum is within its actuatorfrcrange."""
     for t in range(m.ntendon):
         on = drivers(m, OF_TENDONS, t)
         if not (on and m.tendon_actfrclimited[t]):

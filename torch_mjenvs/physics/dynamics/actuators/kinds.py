@@ -1,6 +1,6 @@
 """The kinds of activation dynamics, gains and biases: all that is known of each, in `DYNAMICS`, `GAINS` and `BIASES`.
 
-Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: what is not there is refused by name.
+Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: others are refused by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .muscle import muscle_bias, muscle_gain, muscle_gain_rate, muscle_rate
 class Dynamics:
     """A kind of activation dynamics: how an actuator's activation follows its control.
 
-    rate: act_dot, from the control, the activation and actuator_dynprm; None where there is no activation.
+    rate: act_dot, from the control, the activation and actuator_dynprm; None if there is no activation.
     duration: for how long the activation moves at this rate in a step, from the time step and actuator_dynprm.
     approaches: whether the activation approaches the control. Where the two are angles, it goes the short way round.
     set_point: whether what the gain multiplies may be the set point of a servo.
@@ -40,9 +40,9 @@ class Term:
 
     Both functions take the model, the actuator, its actuator_gainprm or actuator_biasprm, its length and its velocity.
 
-    value: the gain, or the bias; None where there is none.
+    value: the gain, or the bias; None if there is none.
     rate: the derivative of `value` by velocity, for implicit steps.
-    acc0: whether it goes by actuator_acc0, which then follows masses and inertias that vary.
+    acc0: whether it depends on actuator_acc0, which then follows masses and inertias that vary.
     """
 
     value: Law | None
@@ -95,13 +95,12 @@ def dynamics_of(m: Model, i: int) -> Dynamics:
 
 
 def may_be_servo(m: Model, i: int) -> bool:
-    """True if actuator i may be a position servo: to MuJoCo, a fixed gain with an affine bias of the opposite slope.
-    """
+    """True if actuator i may be a position servo: to MuJoCo, a fixed gain with an affine bias of the opposite slope."""
     law = m.actuator_gaintype[i], m.actuator_biastype[i]
     return law == (GainType.FIXED, BiasType.AFFINE) and dynamics_of(m, i).set_point
 
 
 def forces_by_acc0(m: Model) -> list[int]:
-    """The actuators whose force goes by actuator_acc0, the acceleration that a unit of force gives."""
+    """The actuators whose force depends on actuator_acc0, the acceleration that a unit of force gives."""
     laws = enumerate(zip(m.actuator_gaintype, m.actuator_biastype, strict=True))
     return [i for i, (gain, bias) in laws if GAINS[gain].acc0 or BIASES[bias].acc0]

@@ -1,6 +1,6 @@
 """The kinds of transmission, by which actuators pull at something: all that is known of each, in `TRANSMISSIONS`.
 
-Keys are mjtTrn. What is not there is refused by name. `driven` says which of them drive joints and tendons.
+Keys are mjtTrn. Others are refused by name. `driven` says which of them drive joints and tendons.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Transmission:
     """A kind of transmission.
 
     measure: length and moment of actuator i, from the model, the positions in `Data`, and i.
-    angle: how the length of actuator i may be an angle, from the model and i; None where it is none.
+    angle: how the length of actuator i may be an angle, from the model and i; None if it is none.
     """
 
     measure: Callable[[Model, Data, int], tuple[Scalar, Row]]

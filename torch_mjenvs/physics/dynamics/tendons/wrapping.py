@@ -73,9 +73,9 @@ def wrap(p0: Vec, p1: Vec, side: Vec | None, radius: Scalar, sphere: bool) -> Wr
 
 
 def _plane(p0: Vec, p1: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Return two axes of the plane of the endpoints and the centre, of which the first leads to p0.
+    """Return two axes of the plane of the endpoints and the centre; the first points to p0.
 
-    If all are on one line, the plane is as far from a coordinate plane as MuJoCo has it.
+    If all are on one line, the plane is as far from a coordinate plane as in MuJoCo.
     """
     axis, normal = normalize(p0, [1.0, 0.0, 0.0]), cross(p0, p1)
     x, y, z = (absolute(a) for a in axis)
