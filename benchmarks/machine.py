@@ -108,7 +108,7 @@ def counted(recorded: Program) -> int:
     times: dict[Region, int] = {}
     for e in recorded.live:
         if isinstance(e.attr, Repeat):
-            times[e.attr.body] = e.args[0]
+            times[e.attr.body] = e.args[0] if isinstance(e.args[0], int) else 1  # of a contact's blocks of dofs, one
 
     def runs(region: Region | None) -> int:
         return 1 if region is None else times.get(region, 1) * runs(region.parent)

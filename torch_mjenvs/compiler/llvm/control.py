@@ -43,8 +43,7 @@ def any_bit(w: Writer, x: str) -> str:
     """A bit that is set where a mask that is written already holds in any lane."""
     if w.types.lanes == 1:
         return x
-    bits = w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}")
-    return w.assign(f"icmp ne {w.types.mask} {bits}, 0")
+    return _not_0(w, w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}"))
 
 
 def masked(w: Writer, mask: object, new: object, old: object, t: str) -> str:
@@ -148,10 +147,10 @@ def _put_in_shared_row(w: Writer, put: OwnPut, active: object) -> None:
 
 
 def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
-    """Write puts under one mask into rows of each world's own.
+    """Write puts under one mask into rows that differ from world to world.
 
-    Most often few worlds of a vector put anything, so a loop goes through these, a lane at a time. (One instruction can
-    store a whole vector, each number in a place of its own, but takes as long whatever its mask.)
+    Usually only a few worlds of a vector put anything, so a loop goes through these, one lane at a time. (AVX-512's
+    scatter stores a whole vector, but takes the same time whatever its mask.)
     """
     own_mask = puts[0].mask
     mask = active if own_mask is None else logical_and(w, active, own_mask)
@@ -163,9 +162,13 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
             old = w.assign(f"load {w.types.element}, {w.types.own} {at}")
             w.put(f"store {w.types.element} {select(w, bits, x, old, 'f')}, {w.types.own} {at}")
         return
+    first = w.assign(f"bitcast {w.types.of('b')} {bits} to {w.types.mask}")
+    body, out = w.fresh_labels("body", "out")
+    w.put(f"br i1 {_not_0(w, first)}, label %{body}, label %{out}")
+    w.label(body)
     values = [in_memory(w, x, "f") for x, _ in numbers]
     rows = {row: in_memory(w, row, "i") for _, row in numbers}
-    with each_lane(w, bits) as lane:
+    with _each_lane(w, first, out) as lane:
         places = {row: of_lane(w, at, "i32", lane) for row, at in rows.items()}
         for put, at, (_, row) in zip(puts, values, numbers, strict=True):
             to = place_in_lane(w, put.array, places[row], put.column, lane)
@@ -173,25 +176,27 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
 
 
 @contextlib.contextmanager
-def each_lane(w: Writer, bits: str) -> Iterator[str]:
-    """Write a loop around what is written inside, for each lane in which a mask holds: its number, an i64."""
-    mask = w.types.mask
-    first = w.assign(f"bitcast {w.types.of('b')} {bits} to {mask}")
-    head, out = w.fresh_labels("lane", "out")
-    some = w.assign(f"icmp ne {mask} {first}, 0")
-    before = w.block
-    w.put(f"br i1 {some}, label %{head}, label %{out}")
+def _each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
+    """Write a loop around what is written inside, for each lane whose bit is set in `first`: its number, an i64.
+
+    There is at least one. `out`: the label of what follows the loop.
+    """
+    mask, (head,) = w.types.mask, w.fresh_labels("lane")
+    variables = Variables(w, w.block)
+    w.put(f"br label %{head}")
     w.label(head)
-    variables = Variables(w, before)
     left = variables.add(w.fresh("left"), mask, first)
     lane = w.assign(f"call {mask} @llvm.cttz.{mask}({mask} {left}, i1 true)")
     yield w.assign(f"zext {mask} {lane} to i64")
     less = w.assign(f"sub {mask} {left}, 1")
     rest = w.assign(f"and {mask} {left}, {less}")  # without its lowest bit
     variables.close([rest])
-    some = w.assign(f"icmp ne {mask} {rest}, 0")
-    w.put(f"br i1 {some}, label %{head}, label %{out}")
+    w.put(f"br i1 {_not_0(w, rest)}, label %{head}, label %{out}")
     w.label(out)
+
+
+def _not_0(w: Writer, bits: str) -> str:
+    return w.assign(f"icmp ne {w.types.mask} {bits}, 0")
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:

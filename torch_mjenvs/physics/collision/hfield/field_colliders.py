@@ -64,7 +64,7 @@ def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scala
 
 
 def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool = True) -> Found:
-    """Find the contacts. looks: whether the two are apart is looked at first, as `touch` takes far longer."""
+    """Find the contacts. looks: skip prisms that a plane separates from the shape, where `touch` takes far longer."""
     ground, margin = field.ground.field, field.margin
     axes = [column(field.mat, k) for k in range(3)]
     hull, kept = Hull(geom), len(for_derivatives(lambda: zeros(picks)))
@@ -100,7 +100,7 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
         return Prism(tops, -ground.size[3] - local[2], local)
 
     def is_clear(c: dict[str, Any]) -> Mask:
-        """Mask: there is a prism, and it is seen at once that the shape is apart from it."""
+        """Mask: there is a prism, and it is clear without a search that the shape does not touch it."""
         tops = grid.triangle(c)
         diagonal = dot(grid.flat(c["row"], c["column"]), across[:2])
         beyond = select(c["half"] < 0.5, slant[0] > diagonal, slant[1] < diagonal)

@@ -79,10 +79,10 @@ class Prism:
 
 
 def is_apart(prism: Prism, hull: Hull, margin: Scalar) -> Mask:
-    """Mask of the worlds where the top of the prism, or a face of the box around a shape, keeps the two apart.
+    """Mask of the worlds where the top of the prism, or a face of the box around a shape, separates the two.
 
-    It is far cheaper than to find out where they are nearest. The shape's centre is the origin. Of a mesh, whose
-    vertices are in tables, nothing is known: the mask is false.
+    This is far cheaper than the search for their nearest points. The shape's centre is the origin. The mask is False
+    for meshes, as their vertices are in tables.
     """
     half = [x + r + hull.skin for x, r in zip(hull.box, hull.radii, strict=True)]
     margin = margin + SLACK * sum(half)

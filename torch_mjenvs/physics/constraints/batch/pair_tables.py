@@ -186,7 +186,7 @@ class PairTables:
         self._places = [[place[x] for x in end] for end in self._ends]
         sizes = [[self._sizes[x] for x in end] for end in self._ends]
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
-        self._boxes = {} if collider.axial else boxes_around(m, geoms)
+        self._boxes = {} if collider.axial else boxes_around(m, geoms)  # rods are measured as fast as boxes compared
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
