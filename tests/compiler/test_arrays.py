@@ -284,7 +284,7 @@ def test_rows_of_each_world_are_stored_for_those_worlds_alone_that_store():
 
     ir = render(record("few", [Buffer("x", 2), Buffer("y", 4)], body, "float32"), lanes=16)
     lane = re.search(r"\n(lane\d+):\n(.*?)\n  br i1 %v\d+, label %\1, ", ir, re.S)
-    assert lane and "@llvm.cttz.i16" in lane[2] and lane[2].count("store float ") == 1, "stores are in a loop over lanes"
+    assert lane and "@llvm.cttz.i16" in lane[2] and lane[2].count("store float ") == 1, "a loop over lanes stores"
     before = ir[: lane.start()].rsplit("\nbody", 1)[0]
     assert re.search(r"br i1 %v\d+, label %body\d+, label %out\d+$", before), "which is behind a branch"
     assert "masked.scatter" not in ir
