@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mujoco
 import numpy as np
 import pytest
@@ -51,6 +53,13 @@ def test_a_seed_gives_the_same_terrain_and_another_seed_another(ground):
 def test_a_cell_does_not_depend_on_how_many_others_there_are(ground):
     alone = TerrainGenerator(ground.sub_terrains[:2], num_rows=ROWS, num_cols=2, border_width=1.0, seed=7)
     np.testing.assert_array_equal(cell(alone, 2, RandomUniform), cell(ground, 2, RandomUniform))
+
+
+@pytest.mark.parametrize("two", [(0.0, math.nan), (math.inf, 1.0), (0.0, 0.5, 1.0)])
+@pytest.mark.parametrize("name", ["difficulty_range", "size"])
+def test_sizes_and_difficulties_are_two_finite_numbers(name, two):
+    with pytest.raises(ValueError, match=f"{name} must be two finite numbers, not "):
+        TerrainGenerator(**{name: two})
 
 
 def test_columns_share_the_kinds_by_their_proportions():

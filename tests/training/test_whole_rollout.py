@@ -53,6 +53,15 @@ def run(agent: ppo.PPO, iterations: int = 4) -> dict[str, torch.Tensor]:
     return found | {"theta": agent.net.theta.clone(), "random": torch.get_rng_state()}
 
 
+def test_kernels_in_float32_are_told_of_another_default_dtype():
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(ValueError, match=r"default dtype is torch.float64: call torch.set_default_dtype"):
+            learner()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("worlds", [64, 128])
 def test_it_has_the_bits_of_one_step_after_the_other(worlds, rounded):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,9 @@ class TerrainGenerator:
             object.__setattr__(self, name, as_count(name, getattr(self, name)))
         for name in ("sub_terrains", "size", "difficulty_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("size", "difficulty_range"):
+            if len(two := getattr(self, name)) != 2 or not all(map(math.isfinite, two)):
+                raise ValueError(f"{name} must be two finite numbers, not {two}")
         if not (self.horizontal_scale > 0 and self.vertical_scale > 0 and self.border_width >= 0):
             raise ValueError("horizontal_scale and vertical_scale must be above 0, and border_width at least 0")
         for length in (*self.size, self.border_width):

@@ -109,7 +109,8 @@ class PPO:
         networks' work on the CPU, and the update on a GPU, where they can; None means True on the CPU. With `rounded`,
         the CPU's kernels round the factors of products to bfloat16. If a run is shared among processes, `env` has this
         process's `share` of the worlds. All learn from all frames, and have the same numbers. Raises ValueError for
-        groups that the task does not have, and for a horizon longer than an episode.
+        groups that the task does not have, for a horizon longer than an episode, and for compiled kernels where torch's
+        default dtype is not float32.
         """
         self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -117,6 +118,13 @@ class PPO:
         O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise ValueError(f"a horizon of {T} steps is longer than an episode of {limit}")
+        on_cpu = device.type == "cpu"
+        kernels = not why_not(device) and (on_cpu if compiled is None else compiled)
+        if kernels and torch.get_default_dtype() != torch.float32:
+            raise ValueError(
+                f"compiled kernels learn in float32, and torch's default dtype is {torch.get_default_dtype()}: call "
+                "torch.set_default_dtype(torch.float32), or learn in torch, with compiled=False"
+            )
         for name, hidden, outputs in (("actor", settings.actor, A), ("critic", settings.critic, 1)):
             check_memory(f"{name} units", sum(hidden), bytes_a_unit(settings, (O, *hidden, outputs)), device)
         total = N * share.ranks
@@ -151,8 +159,6 @@ class PPO:
         self.compiled_advantages: Sweep | None = None
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
-        on_cpu = device.type == "cpu"
-        kernels = not why_not(device) and (on_cpu if compiled is None else compiled)
         if kernels:
             self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
