@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
+
+def fixed(views: dict[str, torch.Tensor], called: str) -> dict[str, torch.Tensor]:
+    """The same tensors, which cannot be replaced. Code that torch compiles gets the plain dict that it can trace."""
+    return views if torch.compiler.is_compiling() else FixedTensors(views, called)
+
 
 class FixedTensors(dict[str, Any]):
     """Tensors by name in memory that is kept. They may be written into; to put another in place of one is refused, as

@@ -19,7 +19,7 @@ from ..compiler.build import Recipe, build, prepare
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
-from ..fixed_tensors import FixedTensors
+from ..fixed_tensors import fixed
 from ..physics.loading.history import history_to
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
@@ -238,7 +238,7 @@ class Engine(Varied):
         """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes the worlds."""
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
-        return found if torch.compiler.is_compiling() else FixedTensors(found, "memory")
+        return fixed(found, "memory")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:

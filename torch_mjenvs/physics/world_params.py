@@ -12,7 +12,7 @@ from ..checks import as_mask, as_tensor
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
-from ..fixed_tensors import FixedTensors
+from ..fixed_tensors import fixed
 from .params import Columns, as_rows
 
 
@@ -114,8 +114,7 @@ class Varied:
         After they were written into, the next call updates what mj_setConst derives from them; but not in code that
         torch compiles, nor in a CUDA graph: call `set_const` there.
         """
-        found = self._params.views if self._params else {}
-        return found if torch.compiler.is_compiling() else FixedTensors(found, "params")
+        return fixed(self._params.views if self._params else {}, "params")
 
     @exclusive
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:

@@ -13,9 +13,8 @@ from ...compiler.scalar import Mask, Scalar, absolute, logical_and
 from ..algebra.spatial import Vec, column, dot, is_number, sub
 from ..model.enums import GeomType
 from ..model.model import Model
+from .colliders import SLACK
 from .shapes import SHAPES, mesh_of
-
-SLACK = 1e-5  # of the boxes' sizes: more than rounding makes of a distance
 
 
 @dataclass(frozen=True)

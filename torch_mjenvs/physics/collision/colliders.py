@@ -21,6 +21,7 @@ from .solids import Solids
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
 CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
 NEVER = 1e10  # a distance at which nothing acts
+SLACK = 1e-5  # of what is measured: more than rounding makes of a distance
 
 Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); normal from geom1 to geom2, two tangents
 

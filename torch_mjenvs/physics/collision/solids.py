@@ -177,8 +177,8 @@ def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarra
     for corners, numbers in zip(cells, near, strict=True):
         some = points[numbers]
         best = np.unique(np.argmax(some @ (means @ corners).T, 0))
-        ahead = (some[best, None] - some) @ corners.T
-        slack = SLACK * np.linalg.norm(some[best, None] - some, axis=2, keepdims=True)
+        ways = some[best, None] - some
+        ahead, slack = ways @ corners.T, SLACK * np.linalg.norm(ways, axis=2, keepdims=True)
         found.append(numbers[~np.any(np.all(ahead > slack + SLACK * 1e-3, 2), 0)])
     return found
 

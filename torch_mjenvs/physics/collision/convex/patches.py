@@ -73,10 +73,10 @@ def find_patch(
             return [select(first, 2.0, 1.0), select(both, 1.0, 0.0), face, face_b[3], *ends[0], *ends[1]]
 
         def cut(carry: tuple[list[list[Scalar]], Patch]) -> tuple[list[list[Scalar]], Patch]:
-            spots, cut = [], _cut_off(at, of, both, margin, most)
-            for corner, dist, there, _ in cut:
+            spots, kept = [], _cut_off(at, of, both, margin, most)
+            for corner, dist, there, _ in kept:
                 spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
-            found = Patch(for_derivatives(parts), [sides for *_, sides in cut])
+            found = Patch(for_derivatives(parts), [sides for *_, sides in kept])
             return choose_all(spots[0][0] < margin, (spots, found), carry)
 
         return when_any(some, cut, carry)

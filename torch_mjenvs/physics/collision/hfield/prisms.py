@@ -38,13 +38,12 @@ from ...algebra.spatial import (
     sub,
     zeros,
 )
-from ..colliders import Geom
+from ..colliders import SLACK, Geom
 from ..convex.closed_form import PICKED, picked
 from ..convex.deepest import deepest_corners
 from ..convex.hull import Hull
 from ..convex.nearest import nearest_corners
 
-SLACK = 1e-5  # of a shape's size: more than rounding makes of a distance
 SOMEWHERE: list[Vec] = [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]  # in place of tops where there are none
 
 

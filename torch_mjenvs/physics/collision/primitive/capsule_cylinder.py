@@ -35,13 +35,12 @@ from ...algebra.spatial import (
     sub,
     transpose,
 )
-from ..colliders import NEVER, Found, Geom, Place, make_frame
+from ..colliders import NEVER, SLACK, Found, Geom, Place, make_frame
 from .ball_colliders import seen_by
 
 TOUCHING = 1e-6  # the gap below which MuJoCo takes it that the segment cuts into the cylinder
 TILT = 0.0888  # sine of the angle below which MuJoCo takes an edge to lie on a face
 TINY = 1e-30  # for what would be divided by 0
-SLACK = 1e-5  # of a gap: more than rounding makes of it
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
@@ -84,7 +83,7 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
     radius, margin = capsule.size["radius"], capsule.margin
     alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
     lies, ends = _on_an_end(s, n, radius, margin)
-    twice = logical_and(capsule.several, lies, gap < near)
+    twice = logical_and(capsule.several, lies, gap < s.near)
     one, two = (_choose(twice, end, alone) for end in ends)
 
     def contact(dist: Scalar, where: list[Scalar]) -> list[Scalar]:
