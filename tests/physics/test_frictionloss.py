@@ -57,9 +57,10 @@ def test_accelerations_and_forces(how):
         np.testing.assert_allclose([-c.y0 for c in rows], d.efc_aref[here], rtol=1e-11, atol=1e-12)
         force = [c.force(ours.qacc) for c in rows]
         np.testing.assert_allclose(force, d.efc_force[here], rtol=0, atol=1e-11 * np.abs(d.efc_force).max())
-        for name in ("qacc", "qfrc_constraint"):
-            want = getattr(d, name)
-            np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-12 * np.abs(want).max())
+        np.testing.assert_allclose(ours.qacc, d.qacc, rtol=0, atol=1e-12 * np.abs(d.qacc).max())
+        want = d.qfrc_constraint
+        rounding = np.finfo(float).eps * (d.efc_D[here] * np.abs(d.efc_aref[here])).max()  # of a row that sticks
+        np.testing.assert_allclose(ours.qfrc_constraint, want, rtol=0, atol=1e-12 * np.abs(want).max() + 4 * rounding)
         found |= set(d.efc_state[here].tolist())
         touched, limited = touched + (d.ncon > 0), limited + d.nl
     assert d.nf == 12 and found == {int(STICKS), *map(int, SLIDES)} and touched > 5 and limited > 2

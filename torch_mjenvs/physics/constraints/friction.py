@@ -5,15 +5,16 @@ mj_instantiateFriction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from ...compiler.scalar import Scalar, maximum
+from ...compiler.scalar import Mask, Scalar, logical_and, maximum
 from ..algebra.sparse import Row, row_times
 from ..algebra.spatial import MINVAL, Vec
 from ..model.data import Data
 from ..model.model import Model
 from .laws import Huber
-from .rows import impedance, reference
+from .rows import Constraint, impedance, reference
 from .scalar_row import ScalarRow
 from .softening import RowBound, tendon_bound
 
@@ -22,6 +23,32 @@ class FrictionLoss(ScalarRow):
     """Friction loss of a dof or a tendon: a row that pulls either way, by `law.most` where it slides."""
 
     law: Huber
+
+    def way(self, a: Vec) -> Scalar:
+        """Return which way the row slides at the acceleration a (nv): 1 or -1, and 0 where it sticks."""
+        return self.law.way(self._residual(a))
+
+    def held(self, where: Mask) -> FrictionLoss:
+        """Return the row such that it is taken to stick in these worlds, whatever the acceleration."""
+        return replace(self, law=replace(self.law, held=where))
+
+
+def hold_turning(
+    constraints: Sequence[Constraint], a: Vec, before: Sequence[Scalar], when: Mask
+) -> tuple[list[Constraint], list[Scalar]]:
+    """Return the constraints for a Newton step from a, and which way each friction loss slides at a.
+
+    before: the same of the step before. A row sticks in so narrow a range of accelerations that full steps jump over
+    it, to and fro. So in worlds of the mask `when`, rows that turned in the step before are taken to stick.
+    """
+    ways: list[Scalar] = []
+    out: list[Constraint] = []
+    for c in constraints:
+        if isinstance(c, FrictionLoss):
+            ways.append(c.way(a))
+            c = c.held(logical_and(when, ways[-1] * before[len(ways) - 1] < 0.0))
+        out.append(c)
+    return out, ways
 
 
 def friction_losses(m: Model, d: Data) -> list[FrictionLoss]:

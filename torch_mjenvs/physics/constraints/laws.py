@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...compiler.scalar import Scalar, absolute, clip, minimum, select
+from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_or, minimum, select
 
 
 class Law(Protocol):
@@ -70,21 +70,27 @@ class TwoSided:
 class Huber:
     """Costs 1/2 D e**2 where |D e| < most (the row sticks), and grows linearly from there (it slides). Friction loss.
 
-    most: the size of the force while it slides.
+    most: the size of the force while it slides. held: worlds in which the row is taken to stick, wherever e is.
     """
 
     D: Scalar
     most: Scalar
+    held: Mask = False
 
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
+        slope, sticks = self.D * e, self._sticks(self.D * e)
+        return select(self.held, slope, clip(slope, -self.most, self.most)), select(sticks, self.D, 0.0)
+
+    def way(self, e: Scalar) -> Scalar:
+        """Return 1 or -1 where the row slides at e, by the direction, and 0 where it sticks."""
         slope = self.D * e
-        return clip(slope, -self.most, self.most), select(absolute(slope) < self.most, self.D, 0.0)
+        return select(absolute(slope) < self.most, 0.0, select(slope < 0.0, -1.0, 1.0))
 
     def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         most, before = self.most, self.D * e
         at = before + self.D * (alpha * v)
         slope, change = clip(at, -most, most), self.D * v * v
-        sticks = absolute(before) < most
+        sticks = self._sticks(before)
         expected = select(sticks, at, clip(before, -most, most))  # what slides, and which way, as at 0
         return [
             total[0] + slope * v,
@@ -92,3 +98,6 @@ class Huber:
             total[2] + absolute(slope - expected),
             total[3] + select(sticks, change, 0.0),
         ]
+
+    def _sticks(self, slope: Scalar) -> Mask:
+        return logical_or(absolute(slope) < self.most, self.held)

@@ -20,6 +20,7 @@ from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not,
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
+from ..constraints.friction import FrictionLoss, hold_turning
 from ..constraints.rows import Constraint, Hessian
 from ..dynamics.forces import applied_wrench, driving
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
@@ -57,18 +58,24 @@ def newton(m: Model, d: Data) -> None:
     certain = logical_not(logical_or(*uncertain))
     inertia = inertia_of(d)
 
+    full_steps = FULL_STEPS[m.cone]
+
     def search(carry: list[Any]) -> list[Any]:
-        a, _, count, *landed = carry
-        gradient, hessian = linearise(m, d, a, d.constraints, inertia)
+        a, _, count, ways, *landed = carry
+        full = count < full_steps
+        last_full = logical_and(count > full_steps - 1.5, full)
+        constraints, ways = hold_turning(d.constraints, a, ways, last_full)
+        gradient, hessian = linearise(m, d, a, constraints, inertia)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
-        alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS[m.cone])
+        alpha, flipped = line_search(m, d, constraints, a, dx, dot(gradient, dx), tolerance, full)
         done = logical_not(flipped > tolerance)
         a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
-        if not uncertain:
-            return [a, done, count + 1.0]
-        return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
+        if uncertain:  # the step is repeated
+            landed, done = [done], logical_and(done, logical_or(landed[0], certain))
+        return [a, done, count + 1.0, ways, *landed]
 
-    first = [start(m, d), False, 0.0] + [False] * bool(uncertain)
+    ways = [0.0 for c in d.constraints if isinstance(c, FrictionLoss)]
+    first = [start(m, d), False, 0.0, ways] + [False] * bool(uncertain)
     d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
 
     given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
@@ -176,8 +183,9 @@ def _add_rows(
 
 
 def line_search(
-    m: Model, d: Data, a: list[Scalar], dx: list[Scalar], slope: Scalar, tolerance: float, full: Mask
-) -> tuple[Scalar, Scalar]:
+    m: Model, d: Data, constraints: Sequence[Constraint],
+    a: list[Scalar], dx: list[Scalar], slope: Scalar, tolerance: float, full: Mask,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Return the share of the step dx to take, and the force that is out of place after a full step. PrimalSearch.
 
     That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at a +
@@ -187,7 +195,7 @@ def line_search(
 
     def fold(alpha: Scalar) -> list[Scalar]:
         total = zeros(4)
-        for c in d.constraints:
+        for c in constraints:
             total = c.fold_rows(m, d, a, dx, alpha, total)
         return total
 

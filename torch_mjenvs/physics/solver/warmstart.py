@@ -10,7 +10,7 @@ before the faster contact forces fade, and one at rest from the step before.
 from __future__ import annotations
 
 from ...compiler.scalar import Scalar, select
-from ..algebra.spatial import add_scaled, dot, sub
+from ..algebra.spatial import MINVAL, add_scaled, dot, sub
 from ..constraints.contact_row import reference_of
 from ..dynamics.inertia import factor, solve
 from ..dynamics.integrator import euler_inertia
@@ -18,7 +18,7 @@ from ..model.data import Data
 from ..model.model import Model
 
 LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth its cost, more tells less
-REST = 0.3  # a world whose acceleration is a smaller share of what constraints change in it is at rest
+REST = 0.2  # a world whose acceleration is a smaller share of what constraints change in it is at rest
 
 
 def start(m: Model, d: Data) -> list[Scalar]:
@@ -28,8 +28,14 @@ def start(m: Model, d: Data) -> list[Scalar]:
         return list(d.qacc_warmstart)
     inertia = euler_inertia(m, d) if m.integrator == "euler" else d.M  # the integrator, too, factors that
     way = sub(solve(factor(inertia, m.dof_clamped), d.qfrc_smooth), d.qacc_warmstart)
-    moving = dot(d.qacc_warmstart, d.qacc_warmstart) > REST**2 * dot(way, way)
+    moving = _size(m, d.qacc_warmstart) > REST**2 * _size(m, way)
     return add_scaled(d.qacc_warmstart, way, select(moving, share, 0.0))
+
+
+def _size(m: Model, a: list[Scalar]) -> Scalar:
+    """Return how large an acceleration is, squared. Dofs count by their inertia: light ones accelerate most."""
+    inverse = [float(x) for x in (m.nominal or m).dof_invweight0]
+    return dot([y / x if x > MINVAL else 0.0 for x, y in zip(inverse, a, strict=True)], a)
 
 
 def share_of_the_way(m: Model) -> float:
