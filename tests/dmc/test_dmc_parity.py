@@ -14,8 +14,9 @@ from torch_mjenvs.dmc import TASKS
 TOUCHING = {"walker": 0.4, "hopper": 0.4, "quadruped": 0.4, "humanoid": 0.4, "cheetah": 0.4, "finger": 0.03}
 # Where ellipsoids touch limbs, or limbs a disc: the share of states at the most.
 ROUGH = {"humanoid_CMU": 0.3, "dog": 0.4, "dog-fetch": 0.45}
-# Where one in ten episodes begins with the ball in a cup, or the peg in a slot, whose sides are at a distance of 0.
-TIED = {"manipulator-insert_ball": 0.003, "manipulator-insert_peg": 0.003}
+# Where one in ten episodes begins with the ball in a cup, or the peg in a slot, whose sides are at a distance of 0; and
+# where rounding moves dm_control's own answer by more than 1e-11, in 4 or 5 of 4,096 states, as processors round.
+TIED = {"manipulator-insert_ball": 0.003, "manipulator-insert_peg": 0.003, "dog": 0.002}
 FAST = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-balance", "cheetah-run", "finger-turn_hard", "hopper-hop",
     "pendulum-swingup", "point_mass-hard", "reacher-hard", "walker-walk",
@@ -48,8 +49,8 @@ def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, n
 def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
     """One control step.
 
-    Where an ellipsoid touches a limb, or a limb a disc, neither knows its normal to rounding: see docs/limits.md. There
-    MuJoCo with the tolerance that both have by default is about as far from itself with a sharper one as we are.
+    Where an ellipsoid touches a limb, or a limb a disc, MuJoCo does not know its normal to rounding: see
+    docs/limits.md. There MuJoCo at its default tolerance is further from itself at a sharper one than we are.
 
     Where things touch at a distance of 0, rounding decides whether they do. There our answer must be, to 1e-11, one of
     those that dm_control gives when its state moves by one rounding. One state in a thousand may be off by more, if
@@ -84,12 +85,12 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
     ours, loosely = np.quantile(rough or [(0.0, 0.0)], (0.5, 0.9, 0.99, 1.0), axis=0).T
     print(f"{name}: {n} states, observation {worst.max():.1e}, reward {max(rewards):.1e}, touching {touching / n:.2f}, "
           f"rough {len(rough) / n:.2f}: {ours} for {loosely}, tied {tied}, shaky {shaky}")  # fmt: skip
-    assert tied + shaky <= TIED.get(name, 0.001) * n and shaky <= 0.001 * n
+    assert tied + shaky <= TIED.get(name, TIED.get(name.split("-")[0], 0.001)) * n and shaky <= 0.001 * n
     assert worst.max() < 1e-11, f"the worst of the observation is number {worst.argmax()}"
     assert max(rewards) < 1e-11
     assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * n
     assert len(rough) <= ROUGH.get(name, ROUGH.get(name.split("-")[0], 0.0)) * n
-    assert (ours <= 3 * loosely).all()
+    assert (ours[:3] <= loosely[:3]).all() and ours[3] <= 3 * loosely[3]
 
 
 @pytest.mark.parametrize("name", FAST)

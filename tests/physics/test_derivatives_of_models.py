@@ -52,7 +52,7 @@ LINK = """<body pos="0 0 0.1"><joint axis="{} {} 0"/>
 CHAIN = "".join(LINK.format(k % 2, 1 - k % 2) for k in range(40)) + 40 * "</body>"
 REFUSED = {
     "no degrees of freedom": "<worldbody><geom size='.1'/></worldbody>",
-    "ellipsoids with boxes": TWO.format('type="ellipsoid" size="0.1 0.2 0.3"', 'type="box" size="0.1 0.2 0.3"'),
+    "ellipsoids with meshes": MESH + TWO.format('type="ellipsoid" size="0.1 0.2 0.3"', 'type="mesh" mesh="m"'),
     "cylinders with boxes": TWO.format('type="cylinder" size="0.1 0.2"', 'type="box" size="0.1 0.2 0.3"'),
     "cylinders with meshes": MESH + TWO.format('type="cylinder" size="0.1 0.2"', 'type="mesh" mesh="m"'),
     "height fields with ellipsoids": HILLS + '<worldbody><geom type="hfield" hfield="h"/>'

@@ -62,7 +62,8 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     Raises UnsupportedModel, naming what of the model has none.
     """
     m, precision = asked.model, PRECISIONS[dtype]
-    precision = precision.sharpened if kind == STEP else precision.differentiable
+    if kind != STEP:
+        precision = precision.differentiable
     derivatives.refuse(m)
 
     def model(params: list[Scalar], derived: list[Scalar]) -> Model:

@@ -224,10 +224,6 @@ class _GeomAt:
         return may_touch_in_several(self.m, self.pair, self.collider)
 
     @property
-    def sharp(self) -> bool:
-        return self.d.precision.sharp
-
-    @property
     def solids(self) -> Solids:
         return solids_of(self.m.meshes)
 

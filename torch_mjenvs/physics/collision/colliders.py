@@ -51,10 +51,6 @@ class Geom(Protocol):
         """Mask: the pair may touch in more than one point; both geoms have the same."""
 
     @property
-    def sharp(self) -> bool:
-        """Whether searches go on to rounding: see `Precision`."""
-
-    @property
     def solids(self) -> Solids:
         """The tables of all meshes of the model."""
 

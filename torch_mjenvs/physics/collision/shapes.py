@@ -200,7 +200,8 @@ _CAPSULE_CYLINDER = Collider(
 )
 _CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True)
 _CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
-_ROUND = replace(_CONVEX, find=convex.find_round)
+_ELLIPSOID = replace(_CONVEX, find=convex.find_ellipsoid, place=convex.place_round)
+_ROD_ELLIPSOID = replace(_ELLIPSOID, find=convex.find_rod_ellipsoid)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat, loose=True)
 _CORNERED = replace(_FLAT, find=convex.find_cornered, place=convex.place_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
@@ -235,8 +236,9 @@ COLLIDERS = {
     **_alike(_CAPSULE_CYLINDER, (CAPSULE, CYLINDER)),
     **_alike(_CAPSULE_BOX, (CAPSULE, BOX)),
     **_alike(_BOXES, (BOX, BOX)),
-    **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX), (ELLIPSOID, MESH)),
-    **_alike(_ROUND, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
+    **_alike(_ELLIPSOID, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
+    **_alike(_ROD_ELLIPSOID, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
+    **_alike(_CONVEX, (ELLIPSOID, MESH)),
     **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX), (CYLINDER, MESH)),
     **_alike(_CORNERED, (BOX, MESH), (MESH, MESH)),
     **_alike(_BALL_MESH, (SPHERE, MESH)),

@@ -1,4 +1,4 @@
-"""`Precision`: what the solver can bear in float32 and in float64, and to what end searches go."""
+"""`Precision`: what the solver can bear in float32 and in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Precision:
-    """The limits that rounding sets to the solver, in one floating-point type, and how far searches for contacts go.
+    """The limits that rounding sets to the solver, in one floating-point type.
 
     tolerance: where Newton stops, as a force in units of the mean inertia.
 
@@ -21,9 +21,6 @@ class Precision:
     pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
     the row follows from others.
 
-    sharp: searches for contacts go on to rounding, where MuJoCo's end within 1e-6. It is for those who ask how what is
-    found changes.
-
     slots: contacts of very many pairs may share slots (`contact_pool`), which have no derivatives.
     """
 
@@ -32,18 +29,12 @@ class Precision:
     stiffest: float
     light: float
     pivot: float
-    sharp: bool = False
     slots: bool = True
-
-    @property
-    def sharpened(self) -> Precision:
-        """The same for a step that is differentiated."""
-        return replace(self, sharp=True)
 
     @property
     def differentiable(self) -> Precision:
         """The same for a program that is differentiated itself."""
-        return replace(self, sharp=True, slots=False)
+        return replace(self, slots=False)
 
 
 SINGLE = Precision(tolerance=1e-6, stiff=1e3, stiffest=1e4, light=math.inf, pivot=1e-6)

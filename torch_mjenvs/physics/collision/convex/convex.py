@@ -24,12 +24,19 @@ from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-from .round_form import are_round, round_spot
+from .round_form import polish, round_spot
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
-    """Find the contact of two shapes without skins."""
-    return [_sharp(one, two, deepest(Hull(one), Hull(two), one.margin))]
+    """Find the contact of two shapes without skins, within `deepest.TOLERANCE`."""
+    spot = deepest(Hull(one), Hull(two), one.margin)
+    return [(spot[0], spot)]
+
+
+def find_ellipsoid(one: Geom, two: Geom) -> Found:
+    """Find the contact of an ellipsoid and another one, a cylinder or a box, to rounding."""
+    spot = polish(one, two, deepest(Hull(one), Hull(two), one.margin))
+    return [(spot[0], spot)]
 
 
 def find_flat(one: Geom, two: Geom) -> Found:
@@ -79,32 +86,31 @@ def find_rod_mesh(one: Geom, two: Geom) -> Found:
     return find_cornered(one, two)[:2]
 
 
-def find_round(one: Geom, two: Geom) -> Found:
-    """Find the contact of two shapes of which one is a sphere or a capsule."""
+def find_rod_ellipsoid(one: Geom, two: Geom) -> Found:
+    """Find the contact of a sphere or a capsule and an ellipsoid, to rounding."""
     first, second = Hull(one), Hull(two)
     apart, spot = nearest(first, second, one.margin)
-    return [_sharp(one, two, when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot))]
+    spot = when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot)
+    spot = polish(one, two, spot)
+    return [(spot[0], spot)]
 
 
-def _sharp(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
-    """Return dist and spot of a contact, to rounding where that is asked for and the shapes are round."""
-    if one.sharp and are_round(one, two):
-        spot = round_spot(one, two, spot)
-    return spot[0], spot
-
-
-def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
-    """Read the contact that `find_convex` or `find_round` left in its spot."""
+def place_round(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_ellipsoid` or `find_rod_ellipsoid` left in its spot."""
     def given() -> list[Scalar]:
         return [x for hull in (Hull(one), Hull(two)) for x in (*moving(hull), *hull.radii)]
 
-    found = follows(spot, given, lambda: round_spot(one, two, spot)) if are_round(one, two) else spot
-    return place_found(found)
+    return place_found(follows(spot, given, lambda: round_spot(one, two, spot)))
 
 
 def place_cornered(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_cornered` left in its spot."""
     return place_found(spot_by(one, two, spot))
+
+
+def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_convex` or `find_flat` left in its spot."""
+    return place_found(spot)
 
 
 def place_found(spot: list[Scalar]) -> Place:

@@ -72,7 +72,7 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
     """
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     near = (capsule.size["radius"] + capsule.margin) * (1.0 + SLACK)
-    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"], near, capsule.sharp)
+    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"], near)
     outside = _from_outside(s, ended[:1])
     if ended:
         gap, t, *n = choose(outside[0] < TOUCHING, _from_within(s, ended[1:])[:5], outside)
@@ -119,7 +119,6 @@ class _Pair:
     radius: Scalar
     half: Scalar
     near: Scalar  # a gap beyond which nothing is looked for
-    sharp: bool
 
     def given(self) -> list[Scalar]:
         """All of its numbers in a list."""
@@ -264,10 +263,8 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec, ended: list[Scalar]) -> list[Scalar]:
         best = onwards(*ended[:2])
     else:
         found: list[Scalar] = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
-        best = found
-    if s.sharp and not ended:  # directions that are alike to rounding may be 1e-8 apart
-        best = onwards(held(best[1]), held(best[2]))
-        best = onwards(held(best[1]), held(best[2]))
+        best = onwards(*map(held, found[1:]))  # directions that are alike to rounding may be 1e-8 apart
+        best = onwards(*map(held, best[1:]))
     return [*best, *add(scale(u, best[1]), scale(v, best[2]))]
 
 

@@ -81,10 +81,6 @@ class TableGeom:
         return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
 
     @property
-    def sharp(self) -> bool:
-        return self.tables.sharp
-
-    @property
     def ground(self) -> Ground:
         assert self.tables.ground, "not of a height field"
         return self.tables.ground
@@ -132,7 +128,7 @@ class PairTables:
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
-        self.batch, self.solids, self.sharp = batch, solids_of(m.meshes), d.precision.sharp
+        self.batch, self.solids = batch, solids_of(m.meshes)
         pairs, collider = batch.pairs, batch.collider
         self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
