@@ -157,9 +157,10 @@ def test_a_policy_that_comes_with_the_package_fits_its_task_and_tells_its_worth(
 def test_a_policy_that_comes_with_the_package_is_worth_what_it_tells(env_id):
     policy = pretrained(env_id)
     returns = torch_mjenvs.training.scores.score(policy, make(env_id, 100, "cpu"), 7, "cpu").returns
-    told = policy.about["scores"][env_id]
+    told, interval = (policy.about[name][env_id] for name in ("scores", "intervals"))
+    error = math.hypot(returns.std() / 10, interval / 1.96)  # of both means
     fall = 0.005 * told  # half an episode lost in a hundred, which are too few to tell how rare falls are
-    assert abs(returns.mean() - told) < 4 * returns.std() / 10 + fall
+    assert abs(returns.mean() - told) < 4 * error + fall
 
 
 def test_list_tells_all_tasks(capsys):
