@@ -24,7 +24,7 @@ from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-from .round_form import polish, round_spot
+from .polish import polish, polished_spot
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -39,11 +39,21 @@ def find_ellipsoid(one: Geom, two: Geom) -> Found:
     return [(spot[0], spot)]
 
 
-def find_flat(one: Geom, two: Geom) -> Found:
-    """Find up to four contacts of two shapes without skins that both have flat parts."""
-    first, second = Hull(one), Hull(two)
-    spot, corners = deepest_face(first, second, one.margin)
-    spots, _ = find_patch(first, second, spot, _numbers(corners), one.margin, one.several)
+def find_cylinder(one: Geom, two: Geom) -> Found:
+    """Find up to four contacts of a cylinder and another one or a box, to rounding."""
+    spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
+    return _flat(one, two, polish(one, two, spot), corners)
+
+
+def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
+    """Find up to four contacts of a cylinder and a mesh, within `deepest.TOLERANCE`."""
+    return _flat(one, two, *deepest_face(Hull(one), Hull(two), one.margin))
+
+
+def _flat(one: Geom, two: Geom, spot: list[Scalar], corners: list[list[Scalar]]) -> Found:
+    """Find the contacts of two shapes without skins that both have flat parts, from their spot and the face's corners.
+    """
+    spots, _ = find_patch(Hull(one), Hull(two), spot, _numbers(corners), one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 
@@ -100,7 +110,7 @@ def place_round(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     def given() -> list[Scalar]:
         return [x for hull in (Hull(one), Hull(two)) for x in (*moving(hull), *hull.radii)]
 
-    return place_found(follows(spot, given, lambda: round_spot(one, two, spot)))
+    return place_found(follows(spot, given, lambda: polished_spot(one, two, spot)))
 
 
 def place_cornered(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
@@ -109,7 +119,7 @@ def place_cornered(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
 
 
 def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
-    """Read the contact that `find_convex` or `find_flat` left in its spot."""
+    """Read the contact that a search left in its spot."""
     return place_found(spot)
 
 
