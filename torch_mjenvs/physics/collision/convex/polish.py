@@ -87,7 +87,11 @@ class _Shapes:
 
 
 class _Levels:
-    """The edges that n is level with: n as it then is, and what is left of it to turn."""
+    """The edges that n is level with: two at the most count.
+
+    n: level with them. free: it is level with none, so that it can turn any way; fixed: with two, so that it cannot
+    turn; alike: with two that are parallel, which count as one.
+    """
 
     def __init__(self, s: _Shapes, n: Vec, sides: list[Scalar]):
         first: list[Scalar] = zeros(3)
@@ -120,12 +124,12 @@ class _Levels:
         one, two, cosine = -dot(self.first, w), -dot(self.second, w), dot(self.first, self.second)
         square = select(self.fixed, 1.0 - cosine * cosine, 1.0)
         moves = (one - select(self.fixed, cosine, 0.0) * two) / square
-        other = select(self.fixed, (two - cosine * one) / square, 0.0)
+        other = select(self.fixed, (two - cosine * one) / square, select(cosine < 0.0, -moves, moves))
         both = self.lengths[0] + self.lengths[1]
         slid, room = [], []
         for rank in self.ranks:
             is_second = rank > 1.5
-            slid.append(select(logical_and(is_second, logical_not(self.alike)), other, moves))
+            slid.append(select(is_second, other, moves))
             room.append(select(self.alike, both, select(is_second, self.lengths[1], self.lengths[0])))
         return slid, room
 
