@@ -4,11 +4,11 @@
     python -m benchmarks.gjk --states 500     # fewer poses of each pair
 
 Two geoms of 10 to 20 cm overlap in random poses, from hardly to wholly. Both simulations stop within 1e-6 m of a depth,
-or after 35 steps; but with meshes, ours goes on to rounding. The third judge is a search over directions that knows
-nothing of either: the signed distance of two convex shapes is the largest gap that any direction shows between them,
--(h_A(n) + h_B(-n)), h being how far a shape reaches. It looks at a thousand directions, and goes on from the best of
-them, and from both simulations' normals, with ever shorter steps. How good a normal is it judges by the gap that this
-direction shows.
+or after 35 steps; ours then goes on to rounding, but not with meshes. The third judge is a search over directions that
+knows nothing of either: the signed distance of two convex shapes is the largest gap that any direction shows between
+them, -(h_A(n) + h_B(-n)), h being how far a shape reaches. It looks at a thousand directions, and goes on from the best
+of them, and from both simulations' normals, with ever shorter steps. How good a normal is it judges by the gap that
+this direction shows.
 """
 
 from __future__ import annotations

@@ -23,6 +23,11 @@ FAST = (
 )  # fmt: skip
 
 
+def of_task(shares: dict[str, float], name: str, otherwise: float) -> float:
+    """The share of a task: its own, or else its domain's."""
+    return shares.get(name, shares.get(name.split("-")[0], otherwise))
+
+
 def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
     """States, actions, observations and rewards of our environment at these steps of episodes under random actions."""
     env = TorchVectorEnv(TASKS[name], worlds, dtype=torch.float64, device="cpu", autoreset_mode="Disabled",
@@ -85,11 +90,11 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
     ours, loosely = np.quantile(rough or [(0.0, 0.0)], (0.5, 0.9, 0.99, 1.0), axis=0).T
     print(f"{name}: {n} states, observation {worst.max():.1e}, reward {max(rewards):.1e}, touching {touching / n:.2f}, "
           f"rough {len(rough) / n:.2f}: {ours} for {loosely}, tied {tied}, shaky {shaky}")  # fmt: skip
-    assert tied + shaky <= TIED.get(name, TIED.get(name.split("-")[0], 0.001)) * n and shaky <= 0.001 * n
+    assert tied + shaky <= of_task(TIED, name, 0.001) * n and shaky <= 0.001 * n
     assert worst.max() < 1e-11, f"the worst of the observation is number {worst.argmax()}"
     assert max(rewards) < 1e-11
-    assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * n
-    assert len(rough) <= ROUGH.get(name, ROUGH.get(name.split("-")[0], 0.0)) * n
+    assert touching >= of_task(TOUCHING, name, 0.0) * n
+    assert len(rough) <= of_task(ROUGH, name, 0.0) * n
     assert (ours[:3] <= loosely[:3]).all() and ours[3] <= 3 * loosely[3]
 
 

@@ -78,7 +78,8 @@ class Huber:
     held: Mask = False
 
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
-        slope, sticks = self.D * e, self._sticks(self.D * e)
+        slope = self.D * e
+        sticks = self._sticks(slope)
         return select(self.held, slope, clip(slope, -self.most, self.most)), select(sticks, self.D, 0.0)
 
     def way(self, e: Scalar) -> Scalar:

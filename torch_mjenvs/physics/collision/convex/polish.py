@@ -159,7 +159,8 @@ def polished_spot(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
         for hull, rim in zip(s.hulls, s.rims, strict=True)
     ]
     at = _Feature(sides, flats)
-    dist, *where = _spot(s, _step(s, _Levels(s, n, sides), at, last=True)[0], at)
+    levels = _Levels(s, n, sides)
+    dist, *where = _spot(s, _step(s, levels, at, _furthest(s, levels.n, at), last=True)[0], at)
     return [select(acts, dist, NEVER), *where]
 
 
@@ -177,8 +178,9 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
 
     def step(_: Any, c: dict[str, Any]) -> dict[str, Any]:
         at, levels = _Feature(c["sides"], flats), _Levels(s, c["n"], c["sides"])
-        n, turned = _step(s, levels, at, last=False)
-        slid, room = levels.slid(_furthest(s, levels.n, at))
+        w = _furthest(s, levels.n, at)
+        n, turned = _step(s, levels, at, w, last=False)
+        slid, room = levels.slid(w)
         new, moved = [], []
         for edge, side, x, most in zip(s.edges, at.sides, slid, room, strict=True):
             leaves = select(turned > SETTLED, 0.0, select(x > most, 1.0, select(x < -most, -1.0, 0.0)))
@@ -225,17 +227,16 @@ def _spot(s: _Shapes, n: list[Scalar], at: _Feature) -> list[Scalar]:
     return [dist, *add_scaled(a, n, s.one.skin + 0.5 * dist), *n]
 
 
-def _step(s: _Shapes, levels: _Levels, at: _Feature, last: bool) -> tuple[list[Scalar], Scalar]:
+def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tuple[list[Scalar], Scalar]:
     """Make a step of Newton's method; returns by how much n turned, too.
 
-    last: its own derivative is to be that of the solution.
+    w: the furthest point. last: the step's own derivative is to be that of the solution.
     """
     n = levels.n
     steep = absolute(n[0]) < 0.7
     first = _unit(cross([select(steep, 1.0, 0.0), select(steep, 0.0, 1.0), 0.0], n))
     first = choose(levels.free, first, cross(levels.first, n))
     tangents = [first, cross(n, first)]
-    w = _furthest(s, n, at)
     depth = dot(n, w)
     bend = [_bend(s, n, t) for t in tangents]
     (p, q), (_, r) = [
