@@ -79,28 +79,57 @@ class WorldContacts(Contacts):
         stiffness: dict[int, list[Scalar]] = {}
 
         def push(c: WorldContact, carry: list[list[Scalar]]) -> list[list[Scalar]]:
-            force, weight = c.cone.push(c.residual(motion))
-            f, torque = (scale(in_world(c.frame, part), -c.sign) for part in (force[:3], force[3:]))
-            k = _in_world_axes(c.frame, [row[:3] for row in weight[:3]])
-            pushing = add(cross(c.r, f), torque) + f
-            return [add(carry[0], pushing), add(carry[1], add(_at(k, c.r), _of_turning(c.r, c.frame, weight)))]
+            return add_stiffness(carry, c.r, c.frame, c.sign, *c.cone.push(c.residual(motion)))
 
         for c in self.contacts:
             old = [wrench.get(c.body, [0.0] * 6), stiffness.get(c.body, [0.0] * 21)]
             wrench[c.body], stiffness[c.body] = c.each(push, old)
-        for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
-            parent = m.body_parentid[body]
-            if body not in wrench:
-                continue
-            if parent:
-                wrench[parent] = add(wrench.get(parent, [0.0] * 6), wrench[body])
-                stiffness[parent] = add(stiffness.get(parent, [0.0] * 21), stiffness[body])
-        for i in range(m.nv):
-            body = m.dof_bodyid[i]
-            if body not in wrench:
-                continue
-            gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
-            hessian.add_image(m, d, i, _mul(stiffness[body], d.odof[i]))
+        spread(m, d, wrench, stiffness, gradient, hessian)
+
+
+def add_stiffness(
+    sums: list[list[Scalar]],
+    r: list[Scalar],
+    frame: list[list[Scalar]],
+    sign: Scalar,
+    force: list[Scalar],
+    weight: list[list[Scalar]],
+) -> list[list[Scalar]]:
+    """Return the sums of a body's wrenches (6) and stiffnesses (21), with those of a contact added.
+
+    force, weight: as its cone gives them, along its axes.
+    """
+    f, torque = (scale(in_world(frame, part), -sign) for part in (force[:3], force[3:]))
+    k = _in_world_axes(frame, [row[:3] for row in weight[:3]])
+    pushing = add(cross(r, f), torque) + f
+    return [add(sums[0], pushing), add(sums[1], add(_at(k, r), _of_turning(r, frame, weight)))]
+
+
+def spread(
+    m: Model,
+    d: Data,
+    wrench: dict[int, list[Scalar]],
+    stiffness: dict[int, list[Scalar]],
+    gradient: list[Scalar],
+    hessian: Hessian,
+) -> None:
+    """Add to the gradient and the Hessian what wrenches (6) and stiffnesses (21) of bodies, by number, are to dofs.
+
+    Both dicts become those of subtrees.
+    """
+    for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
+        parent = m.body_parentid[body]
+        if body not in wrench:
+            continue
+        if parent:
+            wrench[parent] = add(wrench.get(parent, [0.0] * 6), wrench[body])
+            stiffness[parent] = add(stiffness.get(parent, [0.0] * 21), stiffness[body])
+    for i in range(m.nv):
+        body = m.dof_bodyid[i]
+        if body not in wrench:
+            continue
+        gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
+        hessian.add_image(m, d, i, _mul(stiffness[body], d.odof[i]))
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:

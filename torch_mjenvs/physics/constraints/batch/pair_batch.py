@@ -172,6 +172,11 @@ def loop_of(m: Model, pair: Pair) -> Collider | None:
     return None if contact_param(m, pair).adhesion or surfaces_move(m, pair) else collider_of(m, pair).loop
 
 
+def touches_world(m: Model, pair: Pair) -> bool:
+    """Return whether only one of the pair's bodies moves."""
+    return len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
+
+
 def field_of(m: Model, pair: Pair) -> int:
     """The height field that the pair touches, or -1."""
     return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1
