@@ -4,7 +4,8 @@ Both are indexed like NumPy's arrays: `x[row]`, `x[row, column]`, `x[row, first:
 are a list. Columns are plain integers. The row is either
 
 - shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must exist;
-- of each world's own: a whole number as a scalar. If it does not exist, the nearest row is read.
+- of each world's own: a whole number as a scalar. If it does not exist, the nearest row is read. (But the number of a
+  pool's entry must be a row.)
 
 All of it means the same for floats, torch tensors and traced values.
 """
@@ -251,7 +252,7 @@ def _is_shared(row: Any) -> bool:
 
 def _place(row: Any, rows: int) -> Any:
     """The row as an index; where each world has its own, it is moved to the nearest row that exists."""
-    if _is_shared(row):
+    if _is_shared(row) or (type(row) is Expr and row.type == "i"):
         return row
     nearest = maximum(minimum(row, float(rows - 1)), 0.0)
     if type(nearest) is Expr:

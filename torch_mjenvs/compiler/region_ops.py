@@ -115,6 +115,18 @@ class While(PuttingLoop):
 
 
 @dataclass(eq=False, slots=True)
+class Pool(PuttingLoop):
+    """A loop over what all worlds of the vector have to do, its argument in number in each, whichever lane does it.
+
+    `counter` is the number of an entry in the world's own list, and `there` the mask of the lanes that have one. Arrays
+    from outside are read, and put into, as they are in the entry's world. Nothing else of the world is known inside.
+    """
+
+    there: Expr
+    most: int  # entries in a world's list
+
+
+@dataclass(eq=False, slots=True)
 class ForEach(Loop):
     """A loop with an iteration for each number of an active set (its first argument); here `counter` is that number.
 

@@ -98,8 +98,10 @@ def same(w: Writer, e: Expr) -> None:
 def get(w: Writer, e: Expr) -> None:
     """An entry of a row that all worlds share, or of each world's own."""
     held, row = e.args
-    if type(row) is Expr and row.type == "i":
-        w.names[e] = gather(w, own_places(w, held, w.value(row, "i"), e.attr), w.types.own)
+    is_own = type(row) is Expr and row.type == "i"
+    if is_own or w.moved_for(held):
+        rows = w.value(row, "i") if is_own else in_every_lane(w, w.value(row, "s"), "i32")
+        w.names[e] = gather(w, own_places(w, held, rows, e.attr), w.types.own)
     else:
         w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, held, row, e.attr)}")
 
@@ -117,6 +119,9 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
     step = w.assign(f"mul {integers} {step}, {w.types.splat(kind, columns * lanes)}")
     first = [column * lanes + k for k in range(lanes)]
     offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"{kind} {x}" for x in first) + ">"
+    if moved := w.moved_for(array):
+        lane = moved.lane if kind == "i32" else w.assign(f"sext {w.types.of('i')} {moved.lane} to {integers}")
+        offset = w.assign(f"add {integers} {lane}, {w.types.splat(kind, column * lanes)}")
     step = w.assign(f"add {integers} {step}, {offset}")
     if kind == "i32":
         step = w.assign(f"sext {integers} {step} to {wide}")

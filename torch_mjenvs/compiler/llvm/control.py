@@ -171,7 +171,9 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
     with _each_lane(w, first, out) as lane:
         places = {row: of_lane(w, at, "i32", lane) for row, at in rows.items()}
         for put, at, (_, row) in zip(puts, values, numbers, strict=True):
-            to = place_in_lane(w, put.array, places[row], put.column, lane)
+            moved = w.moved_for(put.array)
+            there = w.assign(f"zext i32 {of_lane(w, moved.memory, 'i32', lane)} to i64") if moved else lane
+            to = place_in_lane(w, put.array, places[row], put.column, there)
             w.put(f"store {w.types.element} {of_lane(w, at, w.types.element, lane)}, {w.types.own} {to}")
 
 

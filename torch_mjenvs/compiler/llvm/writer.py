@@ -24,6 +24,14 @@ class ActiveSet(NamedTuple):
     size: str
 
 
+class Moved(NamedTuple):
+    """Where the worlds are that lanes work for, in a pool's region: names of a vector of lanes, and of it in memory."""
+
+    region: Region
+    lane: str
+    memory: str
+
+
 class Text:
     """The lines of a function of IR as it grows."""
 
@@ -78,6 +86,7 @@ class Writer(Text):
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
+        self.moved: Moved | None = None  # in a pool
         self.longest = 0  # lines of a block, from which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:
@@ -96,6 +105,17 @@ class Writer(Text):
         found = {e for e in self.live if e.op == "load" and e.attr[0] in shared}
         begun = (x.before for e in self.live if isinstance(e.attr, RegionOp) for x in e.attr.iter_args)
         return found.difference(x for x in begun if type(x) is Expr) if found else found
+
+    def moved_for(self, array: Expr) -> Moved | None:
+        """Return where lanes find the array of a world that they work for; None if it is their own."""
+        if self.moved is None:
+            return None
+        while array.op != "array":
+            array = array.args[0]
+        region: Region | None = array.region
+        while region is not None and region is not self.moved.region:
+            region = region.parent
+        return self.moved if region is None else None
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 from ....compiler.scalar import Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add_scaled, column, dot, is_zero, norm, scale, sub
@@ -24,6 +26,18 @@ class Hull:
         self.skin = size["skin"]
         self.cells = Cells(size["cells"], size["side"])
         self.solids = geom.solids
+
+    @property
+    def parts(self) -> list[Any]:
+        """All that it is made of but where it is, as a carry of loops."""
+        return [self.axes, self.box, self.radii, self.skin, list(self.cells)]
+
+    def with_parts(self, parts: list[Any]) -> Hull:
+        """Return a hull of other parts."""
+        other = copy.copy(self)
+        other.axes, other.box, other.radii, other.skin, cells = parts
+        other.cells = Cells(*cells)
+        return other
 
     def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
         """The furthest point in direction n, a unit vector, with a skin of this thickness."""

@@ -14,11 +14,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ....compiler.arrays import Array
-from ....compiler.control import count_while, while_any
+from ....compiler.control import count_while
 from ....compiler.implicit import follows, for_derivatives
-from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
+from ....compiler.pools import pooled
+from ....compiler.scalar import (
+    Mask,
+    Scalar,
+    floor,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    number,
+    select,
+)
 from ...algebra.spatial import Vec, add, column, dot, mat_vec, norm, scale, sub, zeros
-from ...model.hfield import HField
+from ...model.hfield import MOST, HField
 from ..colliders import NEVER, Found, Geom, Place
 from ..convex.closed_form import PICKED, SPOT, Fixed, kept_of, moving, spot_of
 from ..convex.convex import place_found
@@ -30,22 +42,22 @@ from .prisms import Prism, ball_spot, is_apart, touch_ball, touch_core
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a shape without a skin on a height field."""
-    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin), picks=0)
+    return _find(field, geom, deepest, picks=0)
 
 
 def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a box or a mesh on a height field."""
-    return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
+    return _find(field, geom, touch_cornered)
 
 
 def find_ball_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a sphere on a height field."""
-    return _find(field, geom, touch_ball, looks=False)
+    return _find(field, geom, lambda prism, hull, margin: touch_ball(prism, hull), looks=False)
 
 
 def find_rod_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a capsule on a height field."""
-    return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
+    return _find(field, geom, touch_core)
 
 
 def place_on_field(field: Geom, geom: Geom, spot: list[Scalar]) -> Place:
@@ -64,65 +76,57 @@ def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scala
 
 
 def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool = True) -> Found:
-    """Find the contacts. looks: skip prisms that a plane separates from the shape, where `touch` takes far longer."""
+    """Find the contacts. touch: finds the spot of a prism and a hull, within a margin. looks: skip prisms that a plane
+    separates from the shape, and share the others among worlds, as `touch` takes far longer.
+    """
     ground, margin = field.ground.field, field.margin
     axes = [column(field.mat, k) for k in range(3)]
     hull, kept = Hull(geom), len(for_derivatives(lambda: zeros(picks)))
     local = [dot(axis, sub(geom.centre, field.centre)) for axis in axes]
     hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
     hull.centre = zeros(3)
-    grid = _Grid(ground, local)
-    ends = [_ends(hull, [float(j == k) for j in range(3)], margin) for k in range(3)]
-    columns, rows = (grid.range_of(k, *ends[k]) for k in range(2))
-    low, high = ends[2]
-    never = logical_or(local[2] + low > ground.size[2], local[2] + high < -ground.size[3])
-    nothing = logical_or(never, columns[0] >= columns[1])
+    under = _Prisms(ground, local, hull, margin, looks)
+    full, most = field.ground.contacts, 2 * (ground.ncol - 1) * (ground.nrow - 1)
+    prisms, found = Array(rows=full + 1, columns=3), Array(rows=full, columns=SPOT + kept)
+    spots = Array(rows=full, columns=SPOT + kept)
 
-    spots = Array(rows=field.ground.contacts, columns=SPOT + kept)
-    most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
+    def turn(c: dict[str, Any]) -> dict[str, Any]:
+        """List prisms that may touch, find where they do, and append that to the spots."""
 
-    def after(c: dict[str, Any]) -> dict[str, Any]:
-        """The prism that comes after c's."""
-        first = c["half"] < 0.5
-        onwards = select(first, c["column"], c["column"] + 1.0)
-        over = onwards >= columns[1]
-        return {
-            "half": select(first, 1.0, 0.0),
-            "column": select(over, columns[0], onwards),
-            "row": select(over, c["row"] + 1.0, c["row"]),
-        }
+        def look(i: Any, c: dict[str, Any]) -> dict[str, Any]:
+            near = logical_not(under.is_clear(c))
+            prisms.put(c["listed"], [c["row"], c["column"], c["half"]], near)
+            return under.after(c) | {"listed": c["listed"] + select(near, 1.0, 0.0)}
 
-    across: Vec = [1.0 / ground.steps[0], -1.0 / ground.steps[1], 0.0]  # the way across the cells' diagonals
-    across = scale(across, 1.0 / norm(across))
-    slant = _ends(hull, across, margin)
+        def measure(k: Any, given: list[Any]) -> None:
+            at, (local, margin, *parts) = dict(zip(("row", "column", "half"), prisms[k], strict=True)), given
+            prism = Prism(_Grid(ground, local).triangle(at), -ground.size[3] - local[2], local)
+            found.put(k, touch(prism, hull.with_parts(parts), margin), None)
 
-    def prism_of(tops: list[list[Scalar]]) -> Prism:
-        return Prism(tops, -ground.size[3] - local[2], local)
+        def append(k: Any, count: Scalar) -> Scalar:
+            dist, *spot = found[k]
+            there = logical_and(dist < margin, count < full - 0.5)
+            point = add(geom.centre, mat_vec(field.mat, spot[:3]))
+            spots.put(count, [dist, *point, *mat_vec(field.mat, spot[3 : SPOT - 1]), *spot[SPOT - 1 :]], there)
+            return count + select(there, 1.0, 0.0)
 
-    def is_clear(c: dict[str, Any]) -> Mask:
-        """Mask: there is a prism, and it is clear without a search that the shape does not touch it."""
-        tops = grid.triangle(c)
-        diagonal = dot(grid.flat(c["row"], c["column"]), across[:2])
-        beyond = select(c["half"] < 0.5, slant[0] > diagonal, slant[1] < diagonal)
-        clear = [beyond, logical_and(*(z < low for _, _, z in tops))]
-        if looks:
-            clear.append(is_apart(prism_of(tops), hull, margin))
-        return logical_and(c["row"] < rows[1], logical_or(*clear))
+        listing = c["at"] | {"listed": 0.0}
+        at = count_while(
+            lambda i, c: logical_and(under.there(c), c["listed"] < full - 0.5), look, listing, most, [prisms]
+        )
+        listed = at.pop("listed")
+        pooled(listed, measure, [local, margin, *hull.parts], full, [found])
+        count = count_while(lambda k, _: number(k) < listed, append, c["count"], full, [spots])
+        return {"at": at, "count": count}
 
-    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
-        at = while_any(is_clear, after, {key: c[key] for key in ("row", "column", "half")}, most)
-        there = at["row"] < rows[1]
-        spot = touch(prism_of(grid.triangle(at)), hull)
-        found = logical_and(there, spot[0] < margin)
-        point = add(geom.centre, mat_vec(field.mat, spot[1:4]))
-        spots.put(c["count"], [spot[0], *point, *mat_vec(field.mat, spot[4:SPOT]), *spot[SPOT:]], found)
-        return after(at) | {"count": c["count"] + select(found, 1.0, 0.0)}
-
-    start = {"row": select(nothing, rows[1], rows[0]), "column": columns[0], "half": 0.0, "count": 0.0}
-    full = float(field.ground.contacts) - 0.5
-    c = count_while(lambda i, c: logical_and(c["row"] < rows[1], c["count"] < full), step, start, most, [spots])
+    start = {"at": under.first, "count": 0.0}
+    if full < MOST:  # all prisms under the shape are in one list
+        c = turn(start)
+    else:
+        going = lambda i, c: logical_and(under.there(c["at"]), c["count"] < full - 0.5)  # noqa: E731
+        c = count_while(going, lambda i, c: turn(c), start, most, [prisms, found, spots])
     out = []
-    for k in range(field.ground.contacts):
+    for k in range(full):
         spot = spots[k]
         there = k + 0.5 < c["count"]
         dist = select(there, spot[0], NEVER)
@@ -130,6 +134,48 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
             spot = [dist, *(select(there, x, 0.0) for x in spot[1:])]
         out.append((dist, spot))
     return out
+
+
+class _Prisms:
+    """The prisms under a shape, one after the other: each is its row, its column and which half of the cell it is."""
+
+    def __init__(self, field: HField, local: Vec, hull: Hull, margin: Scalar, looks: bool):
+        self.grid, self.hull, self.margin, self.looks = _Grid(field, local), hull, margin, looks
+        ends = [_ends(hull, [float(j == k) for j in range(3)], margin) for k in range(3)]
+        self.columns, rows = (self.grid.range_of(k, *ends[k]) for k in range(2))
+        self.low, high = ends[2]
+        self.end, self.bottom = rows[1], -field.size[3] - local[2]
+        never = logical_or(local[2] + self.low > field.size[2], local[2] + high < -field.size[3])
+        nothing = logical_or(never, self.columns[0] >= self.columns[1])
+        self.first = {"row": select(nothing, self.end, rows[0]), "column": self.columns[0], "half": 0.0}
+        across = [1.0 / field.steps[0], -1.0 / field.steps[1], 0.0]  # the way across the cells' diagonals
+        self.across: Vec = scale(across, 1.0 / norm(across))
+        self.slant = _ends(hull, self.across, margin)
+
+    def there(self, at: dict[str, Any]) -> Mask:
+        """Mask: this is one of them, and not beyond the last."""
+        return at["row"] < self.end
+
+    def after(self, at: dict[str, Any]) -> dict[str, Any]:
+        """The prism that comes after this one."""
+        first = at["half"] < 0.5
+        onwards = select(first, at["column"], at["column"] + 1.0)
+        over = onwards >= self.columns[1]
+        return {
+            "half": select(first, 1.0, 0.0),
+            "column": select(over, self.columns[0], onwards),
+            "row": select(over, at["row"] + 1.0, at["row"]),
+        }
+
+    def is_clear(self, at: dict[str, Any]) -> Mask:
+        """Mask: it is clear without a search that the shape does not touch the prism."""
+        tops = self.grid.triangle(at)
+        diagonal = dot(self.grid.flat(at["row"], at["column"]), self.across[:2])
+        beyond = select(at["half"] < 0.5, self.slant[0] > diagonal, self.slant[1] < diagonal)
+        clear = [beyond, logical_and(*(z < self.low for _, _, z in tops))]
+        if self.looks:
+            clear.append(is_apart(Prism(tops, self.bottom), self.hull, self.margin))
+        return logical_or(*clear)
 
 
 class _Grid:

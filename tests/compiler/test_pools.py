@@ -1,0 +1,118 @@
+"""A pool does in any lane what some world has to do, and each world finds in its arrays what it would have by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import LANES
+from test_control import check, whole_numbers
+
+from torch_mjenvs.compiler.active_sets import active_set, fold_each
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import count_while, when_any, while_any
+from torch_mjenvs.compiler.pools import pooled
+from torch_mjenvs.compiler.program import Buffer, record
+from torch_mjenvs.compiler.scalar import absolute, floor, number
+
+MOST = 5
+
+
+def _entries(x: list) -> tuple[Array, object]:
+    """The numbers of a list above 0, and how many they are: from none to all of them."""
+    rows = Array(rows=MOST + 1, columns=2)
+
+    def put(i: object, count: object) -> object:
+        rows.put(count, [values[i], 10.0 * values[i]], values[i] > 0.0)
+        return count + when_any(values[i] > 0.0, lambda _: 1.0, 0.0)
+
+    values = Array(list(x))
+    return rows, count_while(lambda i, _: number(i) < 5.0, put, 0.0, 5, [rows])
+
+
+def _work(k: object, given: list, rows: Array, found: Array, whose: Array) -> None:
+    """What takes a while, differs from entry to entry, and reads the world's own arrays, tables, and arrays within."""
+    shift, constant = given
+    value, tenfold = rows[k]
+    inner = Array([value, shift, constant])
+    halved = while_any(lambda c: c[0] > 1.5, lambda c: [c[0] * 0.5, c[1] + 1.0], [absolute(value), 0.0], 9)
+    last = when_any(tenfold > 50.0, lambda c: c + Table([1.0, 2.0, 3.0])[1.0], inner[1.0])
+    total = count_while(lambda i, _: number(i) < halved[1], lambda i, c: c + inner[number(i)], last, 3)
+    found.put(k, [value, halved[1], total + whose[0], whose[1]], None)
+
+
+def _sums(found: Array, count: object) -> list:
+    def add(i: object, c: list) -> list:
+        return [x + (number(i) + 1.0) * y for x, y in zip(c, found[i], strict=True)]
+
+    return count_while(lambda i, _: number(i) < count, add, [0.0] * 4, MOST)
+
+
+def test_each_world_finds_what_it_would_have_by_itself():
+    def body(x: list) -> list:
+        rows, count = _entries(x)
+        found, whose = Array(rows=MOST, columns=4), Array([x[0], 3.0 * x[4]])
+        pooled(count, lambda k, given: _work(k, given, rows, found, whose), [x[2] - x[3], 4.0], MOST, [found])
+        return [count, *_sums(found, count)]
+
+    x = whole_numbers(5)
+    want = check(body, x, LANES)
+    assert set(want[0]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    first = np.where(x > 0, x, 0)
+    np.testing.assert_array_equal(want[1], (first * np.cumsum(x > 0, 0)).sum(0))
+
+
+def test_a_pool_in_a_loop_is_for_the_worlds_that_go_on():
+    def body(x: list) -> list:
+        kept = Array([[0.0, 0.0]] * 5)
+
+        def turn(c: list) -> list:
+            rows, count = _entries([v - c[0] for v in x])
+            pooled(count, lambda k, _: kept.put(k, [rows[k, 0] + kept[k, 0], kept[k, 1] + 1.0], None), [], MOST, [kept])
+            return [c[0] + 4.0]
+
+        out = count_while(lambda i, c: c[0] < x[0], lambda i, c: turn(c), [0.0], 6, [kept])
+        return [*out, *(kept[k, j] for k in range(5) for j in range(2))]
+
+    want = check(body, whole_numbers(5, 1), LANES)
+    assert want[0].min() == 0.0 and want[0].max() > 12.0
+
+
+def test_a_pool_may_be_in_a_block_and_in_a_loop_over_an_active_set():
+    def body(x: list) -> list:
+        which = active_set([v > 5.0 for v in x])
+
+        def turn(i: object, c: list) -> list:
+            found = Array(rows=MOST, columns=1)
+            rows, count = _entries([v + c[0] * 0.25 for v in x])
+
+            def within(c: list) -> list:
+                pooled(count, lambda k, given: found.put(k, [rows[k, 1] + given[0]], None), [c[1]], MOST, [found])
+                total = count_while(lambda j, _: number(j) < count, lambda j, t: t + found[j, 0], 0.0, MOST)
+                return [floor(total), c[1] + 1.0]
+
+            return when_any(c[1] < 2.5, within, c)
+
+        return fold_each(which, turn, [0.0, x[4] * 0.0])
+
+    check(body, whole_numbers(5, 2), LANES)
+
+
+def test_more_entries_than_a_list_may_have_are_left_out():
+    def body(x: list) -> list:
+        found = Array([[0.0]] * 3)
+        pooled(absolute(x[0]), lambda k, _: found.put(k, [1.0], None), [], 3, [found])
+        return [found[k, 0] for k in range(3)]
+
+    want = check(body, whole_numbers(1), LANES)
+    np.testing.assert_array_equal(want.sum(0), np.minimum(np.abs(whole_numbers(1)[0]), 3))
+
+
+def test_what_is_not_given_is_refused():
+    def body(columns: dict) -> dict:
+        (x,) = columns["x"]
+        found = Array(rows=3, columns=1)
+        pooled(3.0, lambda k, _: found.put(k, [x + 1.0], None), [], 3, [found])
+        return {"y": [found[0, 0]]}
+
+    with pytest.raises(ValueError, match="reads <load:f> from outside: give it"):
+        record("test", [Buffer("x", 1), Buffer("y", 1)], body, "float32")

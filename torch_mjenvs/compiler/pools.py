@@ -1,0 +1,77 @@
+"""Pools: what some worlds have much of to do, and others little, spread over the lanes of a vector.
+
+The lanes of a vector go together: in a loop of each world's own, they wait for the one with the longest list. In a pool
+the entries of all lists stand in one line, and a lane takes the next one, whichever world it belongs to. What it needs
+to know of that world is read from memory, which costs some 40 cycles a number: a pool is for what takes far longer.
+On a GPU each world is a thread, and goes through its own list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .arrays import Array
+from .carries import Carry, changes, closed, entered, flatten, left_by
+from .control import count_while
+from .expr import Expr, Region, current, fresh, is_tracing
+from .region_ops import Pool, RegionOp
+from .scalar import Scalar, minimum, number
+
+
+def pooled(
+    count: Scalar, body: Callable[[Any, Carry], None], given: Carry, most: int, arrays: Sequence[Array]
+) -> None:
+    """Run `body(k, given)` for each k below `count`, each world's own and at most `most`, in any order.
+
+    The body puts rows k into arrays, and reads of the world only what is `given`, and other arrays. ValueError where it
+    reads anything else.
+    """
+    if not is_tracing() or current().derivatives:
+
+        def turn(k: Any, nothing: Carry) -> Carry:
+            body(k, given)
+            return nothing
+
+        count_while(lambda k, _: number(k) < count, turn, [], most, arrays)
+        return
+    trace, count = current(), minimum(count, float(most))
+    leaves, rebuild = flatten(given)
+    kept = Array([[x for x in leaves if type(x) is Expr]])
+    region = Region(trace.region)
+    with trace.inside(region):
+        k, there = (fresh("entry", type_=t) for t in "ib")
+        region.mask = there
+        outside = entered(arrays)
+        own = iter(kept[0])
+        body(k, rebuild([next(own) if type(x) is Expr else x for x in leaves]))
+        puts, left = changes(arrays, region)
+    _check(region)
+    region_op = closed("pool", count, attr=Pool(region, [], k, puts, left, there, most))
+    left_by(region_op, arrays, outside)
+
+
+def _check(region: Region) -> None:
+    """Raise ValueError where the code of a pool reads what a world has outside of arrays."""
+    inner = set(_regions(region))
+    for part in inner:
+        for e in part.nodes:
+            for x in _reads(e):
+                if type(x) is Expr and x.region not in inner and x.type not in "as":
+                    raise ValueError(f"the body of a pool reads {x!r} from outside: give it, as `given`")
+
+
+def _regions(region: Region) -> Iterator[Region]:
+    yield region
+    for e in region.nodes:
+        if isinstance(e.attr, RegionOp):
+            for inner in e.attr.regions:
+                yield from _regions(inner)
+
+
+def _reads(e: Expr) -> Iterator[object]:
+    yield from e.args
+    if isinstance(e.attr, RegionOp):
+        yield from (x for x, _, _ in e.attr.reads())
+        for arg in e.attr.iter_args:
+            yield from (arg.before, arg.after)
