@@ -5,7 +5,7 @@ are a list. Columns are plain integers. The row is either
 
 - shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must exist;
 - of each world's own: a whole number as a scalar. If it does not exist, the nearest row is read. (But the number of a
-  pool's entry must be a row.)
+  queue's entry must be a row.)
 
 All of it means the same for floats, torch tensors and traced values.
 """

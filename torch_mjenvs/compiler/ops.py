@@ -92,7 +92,7 @@ OPS: dict[str, Op] = {
     "while": Op("", "c", "While"),
     "repeat": Op("s", "c", "Repeat"),  # as often as the argument says
     "for_each": Op("tb", "c", "ForEach"),
-    "pool": Op("f", "c", "Pool"),  # as many entries as the argument says, in each world
+    "queue": Op("f", "c", "Queue"),  # as many entries as the argument says, in each world
     "entry": Op("", "?"),  # which of them a lane is at, "i", and whether it is at one, "b"
     "counter": Op("", "s"),
     "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it

@@ -115,7 +115,7 @@ class While(PuttingLoop):
 
 
 @dataclass(eq=False, slots=True)
-class Pool(PuttingLoop):
+class Queue(PuttingLoop):
     """A loop over what all worlds of the vector have to do, its argument in number in each, whichever lane does it.
 
     `counter` is the number of an entry in the world's own list, and `there` the mask of the lanes that have one. Arrays

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..lower import lower
 from ..program import Program
-from . import arrays, buffers, control, for_each, pools, scalars
+from . import arrays, buffers, control, for_each, queues, scalars
 from .gpu import NVIDIA, Gpu
 from .types import Types
 from .writer import Row, Writer
 
-ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS | control.ROWS | pools.ROWS
+ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS | control.ROWS | queues.ROWS
 
 # wide vectors are wanted even where the host's tuning prefers narrower ones
 TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'

@@ -25,7 +25,7 @@ class ActiveSet(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Where the worlds are that lanes work for, in a pool's region: names of a vector of lanes, and of it in memory."""
+    """Where the worlds are that lanes work for in a queue's region: names of a vector of lanes, and of it in memory."""
 
     region: Region
     lane: str
@@ -86,7 +86,7 @@ class Writer(Text):
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
-        self.moved: Moved | None = None  # in a pool
+        self.moved: Moved | None = None  # in a queue
         self.longest = 0  # lines of a block, from which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:

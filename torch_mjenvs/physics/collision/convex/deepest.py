@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from ....compiler.arrays import Array
@@ -24,6 +26,7 @@ from .hull import Hull, difference
 
 TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
+TETRAHEDRON = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))  # its faces' corners, seen from outside
 POINTS = 64.0  # more than a polytope has, so that an edge is one number
 ABOVE = 1e-10  # metres: what is less above a face does not see it
 
@@ -90,58 +93,63 @@ def _expand(
         """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
+    given = corners is not None
     corners = corners or _tetrahedron(furthest, sub(two.centre, one.centre))
-    sides = [
-        [*map(float, abc), *_plane(*(corners[v][:3] for v in abc))]
-        for abc in ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
-    ]
-    points, faces = Array(corners, 4 + STEPS), Array(sides, 4 + 2 * STEPS)
-    edges, rim, seen = (Array(rows=n * faces.rows) for n in (3, 3, 1))
+    sides = [[*map(float, abc), *_plane(*(corners[v][:3] for v in abc))] for abc in TETRAHEDRON]
     cornered: Mask = numbered and logical_and(
         *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
     )
     tolerance = select(cornered, MINVAL, TOLERANCE)
 
-    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
-        face, depth = count_while(
-            lambda k, f: number(k) < c["faces"],
-            lambda k, f: _lesser([number(k), faces[k, 6]], f),
-            [0.0, 1e10],
-            faces.rows,
-        )
-        abc, n = faces[face, :3], faces[face, 3:6]
+    def judge(c: dict[str, Any], face: list[Scalar], known: Callable[[list[Scalar]], Mask]) -> tuple[Any, ...]:
+        """Return the furthest point beyond the face nearest to the origin, whether to go on from it, and what is best.
+
+        known: says of both corners' numbers whether a point with them is one of the polytope's.
+        """
+        abc, n, depth = face[:3], face[3:6], face[6]
         new = furthest(n)
         further = dot(n, new[:3])
         better = logical_or(cornered, further < c["reach"])
         reach = select(better, further, c["reach"])
         outside, close = further < -(rest[0] + rest[1]), reach - depth < tolerance
-        known = cornered if cornered is False else logical_and(cornered, _known(points, c["points"], new[6:]))
-        go = logical_not(logical_or(outside, close, known))
-        count = _see(faces, edges, seen, c["faces"], new[:3], go)
-        made = _close(points, faces, edges, rim, seen, c, count, new[:3])
-        points.put(c["points"], new, go)
-        return {
-            "go": go,
+        there = cornered if cornered is False else logical_and(cornered, known(new[6:]))
+        best = {
             "inside": logical_not(outside),
             "reach": reach,
             "abc": choose(better, abc, c["abc"]),
             "n": choose(better, n, c["n"]),
             "depth": select(better, depth, c["depth"]),
+        }
+        return new, logical_not(logical_or(outside, close, there)), best
+
+    start = {"inside": False, "reach": 1e10, "abc": zeros(3), "n": zeros(3), "depth": 0.0}
+    go: Mask = True
+    if given:  # on rough ground this step is mostly the last, or the last but one: it takes no lists
+        nearest = functools.reduce(lambda x, y: choose(y[6] < x[6], y, x), sides)
+        new, go, start = judge(start, nearest, lambda numbers: logical_or(*(_is_of(p, numbers) for p in corners)))
+        sides, corners = _grown(corners, sides, new, go), [*corners, new]
+    start |= {"go": go, "points": float(len(corners)), "faces": float(len(sides))}
+    points, faces = Array(corners, 4 + STEPS), Array(sides, len(sides) + 2 * STEPS)
+    edges, rim, seen = (Array(rows=n * faces.rows) for n in (3, 3, 1))
+
+    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
+        face, _ = count_while(
+            lambda k, f: number(k) < c["faces"],
+            lambda k, f: _lesser([number(k), faces[k, 6]], f),
+            [0.0, 1e10],
+            faces.rows,
+        )
+        new, go, best = judge(c, faces[face], lambda numbers: _known(points, c["points"], numbers))
+        count = _see(faces, edges, seen, c["faces"], new[:3], go)
+        made = _close(points, faces, edges, rim, seen, c, count, new[:3])
+        points.put(c["points"], new, go)
+        return best | {
+            "go": go,
             "points": c["points"] + select(go, 1.0, 0.0),
             "faces": c["faces"] + maximum(made - count, 0.0),
         }
 
-    start = {
-        "go": True,
-        "inside": False,
-        "reach": 1e10,
-        "abc": zeros(3),
-        "n": zeros(3),
-        "depth": 0.0,
-        "points": 4.0,
-        "faces": 4.0,
-    }
-    c = count_while(lambda i, c: c["go"], step, start, STEPS, [points, faces, edges, rim, seen])
+    c = count_while(lambda i, c: c["go"], step, start, 4 + STEPS - len(corners), [points, faces, edges, rim, seen])
     x = scale(c["n"], c["depth"])
     at = [points[k] for k in c["abc"]]
     shares = _shares([p[:3] for p in at], x)
@@ -156,10 +164,37 @@ def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
     """Mask: one of the points comes from the two corners with these numbers."""
 
     def look(k: Any, found: Mask) -> Mask:
-        apart = [absolute(x - y) for x, y in zip(points[k, 6:], numbers, strict=True)]
-        return logical_or(found, apart[0] + apart[1] < 0.5)
+        return logical_or(found, _is_of(points[k], numbers))
 
     return count_while(lambda k, _: number(k) < count, look, False, points.rows)
+
+
+def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
+    """Mask: a point comes from the two corners with these numbers."""
+    apart = [absolute(x - y) for x, y in zip(point[6:], numbers, strict=True)]
+    return apart[0] + apart[1] < 0.5
+
+
+def _grown(
+    corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask
+) -> list[list[Scalar]]:
+    """Return the faces of a tetrahedron's polytope with a new point, where it is to be: those of the tetrahedron, and
+    one from the new point to each edge. Those that are not there are never near.
+    """
+    w, none = new[:3], [*zeros(3), 1e9]
+    sees = [logical_and(go, dot(side[3:6], w) - side[6] > ABOVE) for side in sides]
+    grown = [[*side[:3], *choose(see, none, side[3:])] for see, side in zip(sees, sides, strict=True)]
+    of_edge = {}
+    for (a, b, c), see in zip(TETRAHEDRON, sees, strict=True):
+        of_edge |= {(a, b): see, (b, c): see, (c, a): see}
+    for (i, j), see in of_edge.items():
+        if i < j:
+            other = of_edge[j, i]
+            ends = choose(see, [float(i), float(j)], [float(j), float(i)])
+            first, second = (choose(see, corners[p][:3], corners[q][:3]) for p, q in ((i, j), (j, i)))
+            there = logical_or(logical_and(see, logical_not(other)), logical_and(other, logical_not(see)))
+            grown.append([*ends, 4.0, *choose(there, _plane(first, second, w), none)])
+    return grown
 
 
 def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:

@@ -39,6 +39,10 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
     is not needed for the mean is dropped.
     """
     first = _towards(furthest, x)
+    apart = dot(x, first[:3]) > 0.0
+    second = _towards(furthest, first[:3])  # of one point and another, the mean nearest to the origin is on the way
+    kept, points, at = _of_two(first, second)
+    there = logical_or(apart, dot(first[:3], second[:3]) > 0.0)
 
     def step(c: dict[str, Any]) -> dict[str, Any]:
         new = _towards(furthest, c["x"])
@@ -57,10 +61,8 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
             "x": choose(there, c["x"], at),
         }
 
-    apart = dot(x, first[:3]) > 0.0
-    start = {"apart": apart, "count": 1.0, "points": [first] * 3, "last": first, "x": first[:3]}
-    start["go"] = logical_not(apart)
-    c = while_any(lambda c: c["go"], step, start, STEPS)
+    start = {"apart": there, "count": kept, "points": points, "last": second, "x": at, "go": logical_not(there)}
+    c = while_any(lambda c: c["go"], step, start, STEPS - 1)
     return c["apart"], c["go"], [*c["points"], c["last"]]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ....compiler.arrays import Array
 from ....compiler.control import count_while
 from ....compiler.implicit import follows, for_derivatives
-from ....compiler.pools import pooled
+from ....compiler.queues import queued
 from ....compiler.scalar import (
     Mask,
     Scalar,
@@ -86,21 +86,25 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
     hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
     hull.centre = zeros(3)
     under = _Prisms(ground, local, hull, margin, looks)
-    full, most = field.ground.contacts, 2 * (ground.ncol - 1) * (ground.nrow - 1)
-    prisms, found = Array(rows=full + 1, columns=3), Array(rows=full, columns=SPOT + kept)
+    full, most = field.ground.contacts, (ground.ncol - 1) * (ground.nrow - 1)
+    longest = full + 1  # a cell has two prisms
+    prisms, found = Array(rows=longest + 1, columns=3), Array(rows=longest, columns=SPOT + kept)
     spots = Array(rows=full, columns=SPOT + kept)
 
     def turn(c: dict[str, Any]) -> dict[str, Any]:
         """List prisms that may touch, find where they do, and append that to the spots."""
 
         def look(i: Any, c: dict[str, Any]) -> dict[str, Any]:
-            near = logical_not(under.is_clear(c))
-            prisms.put(c["listed"], [c["row"], c["column"], c["half"]], near)
-            return under.after(c) | {"listed": c["listed"] + select(near, 1.0, 0.0)}
+            listed = c["listed"]
+            for half in (0.0, 1.0):
+                near = logical_not(under.is_clear(c["row"], c["column"], half))
+                prisms.put(listed, [c["row"], c["column"], half], near)
+                listed = listed + select(near, 1.0, 0.0)
+            return under.after(c) | {"listed": listed}
 
         def measure(k: Any, given: list[Any]) -> None:
-            at, (local, margin, *parts) = dict(zip(("row", "column", "half"), prisms[k], strict=True)), given
-            prism = Prism(_Grid(ground, local).triangle(at), -ground.size[3] - local[2], local)
+            local, margin, *parts = given
+            prism = Prism(_Grid(ground, local).triangle(*prisms[k]), -ground.size[3] - local[2], local)
             found.put(k, touch(prism, hull.with_parts(parts), margin), None)
 
         def append(k: Any, count: Scalar) -> Scalar:
@@ -115,8 +119,8 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
             lambda i, c: logical_and(under.there(c), c["listed"] < full - 0.5), look, listing, most, [prisms]
         )
         listed = at.pop("listed")
-        pooled(listed, measure, [local, margin, *hull.parts], full, [found])
-        count = count_while(lambda k, _: number(k) < listed, append, c["count"], full, [spots])
+        queued(listed, measure, [local, margin, *hull.parts], longest, [found])
+        count = count_while(lambda k, _: number(k) < listed, append, c["count"], longest, [spots])
         return {"at": at, "count": count}
 
     start = {"at": under.first, "count": 0.0}
@@ -137,7 +141,7 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
 
 
 class _Prisms:
-    """The prisms under a shape, one after the other: each is its row, its column and which half of the cell it is."""
+    """The prisms under a shape, two in each cell, one cell after the other."""
 
     def __init__(self, field: HField, local: Vec, hull: Hull, margin: Scalar, looks: bool):
         self.grid, self.hull, self.margin, self.looks = _Grid(field, local), hull, margin, looks
@@ -147,31 +151,26 @@ class _Prisms:
         self.end, self.bottom = rows[1], -field.size[3] - local[2]
         never = logical_or(local[2] + self.low > field.size[2], local[2] + high < -field.size[3])
         nothing = logical_or(never, self.columns[0] >= self.columns[1])
-        self.first = {"row": select(nothing, self.end, rows[0]), "column": self.columns[0], "half": 0.0}
+        self.first = {"row": select(nothing, self.end, rows[0]), "column": self.columns[0]}
         across = [1.0 / field.steps[0], -1.0 / field.steps[1], 0.0]  # the way across the cells' diagonals
         self.across: Vec = scale(across, 1.0 / norm(across))
         self.slant = _ends(hull, self.across, margin)
 
     def there(self, at: dict[str, Any]) -> Mask:
-        """Mask: this is one of them, and not beyond the last."""
+        """Mask: this cell is one of them, and not beyond the last."""
         return at["row"] < self.end
 
     def after(self, at: dict[str, Any]) -> dict[str, Any]:
-        """The prism that comes after this one."""
-        first = at["half"] < 0.5
-        onwards = select(first, at["column"], at["column"] + 1.0)
+        """The cell that comes after this one."""
+        onwards = at["column"] + 1.0
         over = onwards >= self.columns[1]
-        return {
-            "half": select(first, 1.0, 0.0),
-            "column": select(over, self.columns[0], onwards),
-            "row": select(over, at["row"] + 1.0, at["row"]),
-        }
+        return {"column": select(over, self.columns[0], onwards), "row": select(over, at["row"] + 1.0, at["row"])}
 
-    def is_clear(self, at: dict[str, Any]) -> Mask:
+    def is_clear(self, row: Scalar, column: Scalar, half: float) -> Mask:
         """Mask: it is clear without a search that the shape does not touch the prism."""
-        tops = self.grid.triangle(at)
-        diagonal = dot(self.grid.flat(at["row"], at["column"]), self.across[:2])
-        beyond = select(at["half"] < 0.5, self.slant[0] > diagonal, self.slant[1] < diagonal)
+        tops = self.grid.triangle(row, column, half)
+        diagonal = dot(self.grid.flat(row, column), self.across[:2])
+        beyond = self.slant[1] < diagonal if half else self.slant[0] > diagonal
         clear = [beyond, logical_and(*(z < self.low for _, _, z in tops))]
         if self.looks:
             clear.append(is_apart(Prism(tops, self.bottom), self.hull, self.margin))
@@ -192,9 +191,8 @@ class _Grid:
         end = -floor((self.local[k] + high + half) * (-1.0 / step))
         return maximum(first, 0.0), minimum(end, last)
 
-    def triangle(self, at: dict[str, Any]) -> list[list[Scalar]]:
-        """The three corners of a prism's top: a cell's triangle on the side of y, then that on the side of x."""
-        row, column, half = at["row"], at["column"], at["half"]
+    def triangle(self, row: Scalar, column: Scalar, half: Scalar) -> list[list[Scalar]]:
+        """The three corners of a prism's top: a cell's triangle on the side of y (half 0), or that on the side of x."""
         other = 1.0 - half
         return [
             self._corner(row + other, column),

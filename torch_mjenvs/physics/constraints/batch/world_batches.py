@@ -1,4 +1,4 @@
-"""Contacts of batches of pairs with the world, such as feet on rough ground: each is a stiffness of the body it touches.
+"""Contacts of batches of pairs with the world, such as feet on rough ground: each is a stiffness of its body.
 
 So the solver needs none of their rows of the Jacobian: see `world_contacts`.
 
@@ -47,7 +47,8 @@ class WorldBatches(Constraint):
         return [mask for b in self.batches for mask in b.refine]
 
     def recomputed(self) -> WorldBatches:
-        return dataclasses.replace(self, batches=[dataclasses.replace(b, tables=b.tables.recomputed()) for b in self.batches])
+        anew = [dataclasses.replace(b, tables=b.tables.recomputed()) for b in self.batches]
+        return dataclasses.replace(self, batches=anew)
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         motion, n = self._motion(m, d, a), len(self.touched)

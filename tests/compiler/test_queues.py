@@ -1,4 +1,4 @@
-"""A pool does in any lane what some world has to do, and each world finds in its arrays what it would have by itself."""
+"""A queue does in any lane what some world has to do, and each world finds what it would have found by itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from test_control import check, whole_numbers
 from torch_mjenvs.compiler.active_sets import active_set, fold_each
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, when_any, while_any
-from torch_mjenvs.compiler.pools import pooled
 from torch_mjenvs.compiler.program import Buffer, record
+from torch_mjenvs.compiler.queues import queued
 from torch_mjenvs.compiler.scalar import absolute, floor, number
 
 MOST = 5
@@ -51,7 +51,7 @@ def test_each_world_finds_what_it_would_have_by_itself():
     def body(x: list) -> list:
         rows, count = _entries(x)
         found, whose = Array(rows=MOST, columns=4), Array([x[0], 3.0 * x[4]])
-        pooled(count, lambda k, given: _work(k, given, rows, found, whose), [x[2] - x[3], 4.0], MOST, [found])
+        queued(count, lambda k, given: _work(k, given, rows, found, whose), [x[2] - x[3], 4.0], MOST, [found])
         return [count, *_sums(found, count)]
 
     x = whole_numbers(5)
@@ -61,13 +61,13 @@ def test_each_world_finds_what_it_would_have_by_itself():
     np.testing.assert_array_equal(want[1], (first * np.cumsum(x > 0, 0)).sum(0))
 
 
-def test_a_pool_in_a_loop_is_for_the_worlds_that_go_on():
+def test_a_queue_in_a_loop_is_for_the_worlds_that_go_on():
     def body(x: list) -> list:
         kept = Array([[0.0, 0.0]] * 5)
 
         def turn(c: list) -> list:
             rows, count = _entries([v - c[0] for v in x])
-            pooled(count, lambda k, _: kept.put(k, [rows[k, 0] + kept[k, 0], kept[k, 1] + 1.0], None), [], MOST, [kept])
+            queued(count, lambda k, _: kept.put(k, [rows[k, 0] + kept[k, 0], kept[k, 1] + 1.0], None), [], MOST, [kept])
             return [c[0] + 4.0]
 
         out = count_while(lambda i, c: c[0] < x[0], lambda i, c: turn(c), [0.0], 6, [kept])
@@ -77,7 +77,7 @@ def test_a_pool_in_a_loop_is_for_the_worlds_that_go_on():
     assert want[0].min() == 0.0 and want[0].max() > 12.0
 
 
-def test_a_pool_may_be_in_a_block_and_in_a_loop_over_an_active_set():
+def test_a_queue_may_be_in_a_block_and_in_a_loop_over_an_active_set():
     def body(x: list) -> list:
         which = active_set([v > 5.0 for v in x])
 
@@ -86,7 +86,7 @@ def test_a_pool_may_be_in_a_block_and_in_a_loop_over_an_active_set():
             rows, count = _entries([v + c[0] * 0.25 for v in x])
 
             def within(c: list) -> list:
-                pooled(count, lambda k, given: found.put(k, [rows[k, 1] + given[0]], None), [c[1]], MOST, [found])
+                queued(count, lambda k, given: found.put(k, [rows[k, 1] + given[0]], None), [c[1]], MOST, [found])
                 total = count_while(lambda j, _: number(j) < count, lambda j, t: t + found[j, 0], 0.0, MOST)
                 return [floor(total), c[1] + 1.0]
 
@@ -100,7 +100,7 @@ def test_a_pool_may_be_in_a_block_and_in_a_loop_over_an_active_set():
 def test_more_entries_than_a_list_may_have_are_left_out():
     def body(x: list) -> list:
         found = Array([[0.0]] * 3)
-        pooled(absolute(x[0]), lambda k, _: found.put(k, [1.0], None), [], 3, [found])
+        queued(absolute(x[0]), lambda k, _: found.put(k, [1.0], None), [], 3, [found])
         return [found[k, 0] for k in range(3)]
 
     want = check(body, whole_numbers(1), LANES)
@@ -111,7 +111,7 @@ def test_what_is_not_given_is_refused():
     def body(columns: dict) -> dict:
         (x,) = columns["x"]
         found = Array(rows=3, columns=1)
-        pooled(3.0, lambda k, _: found.put(k, [x + 1.0], None), [], 3, [found])
+        queued(3.0, lambda k, _: found.put(k, [x + 1.0], None), [], 3, [found])
         return {"y": [found[0, 0]]}
 
     with pytest.raises(ValueError, match="reads <load:f> from outside: give it"):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..expr import Expr
-from ..region_ops import Pool
+from ..region_ops import Queue
 from .arrays import in_memory, of_lane
 from .buffers import in_every_lane
 from .control import Variables, named_by_its_form, put_own, select
 from .writer import Moved, Row, Writer
 
 
-def pool(w: Writer, e: Expr) -> None:
+def queue(w: Writer, e: Expr) -> None:
     """Write the line, and a loop that takes as many entries at a time as there are lanes."""
-    region_op: Pool = e.attr
+    region_op: Queue = e.attr
     count = w.assign(f"fptosi {w.types.of('f')} {w.value(e.args[0], 'f')} to {w.types.of('i')}")
     if w.types.lanes == 1:
         i, close = _loop(w, count, 1)
@@ -32,7 +32,7 @@ def pool(w: Writer, e: Expr) -> None:
     numbers = ", ".join(f"i32 {k}" for k in range(w.types.lanes))
     at = w.assign(f"add {w.types.of('i')} {in_every_lane(w, i, 'i32')}, <{numbers}>")
     w.names[region_op.there] = w.assign(f"icmp slt {w.types.of('i')} {at}, {in_every_lane(w, total, 'i32')}")
-    assert w.moved is None, "a pool in a pool"
+    assert w.moved is None, "a queue in a queue"
     w.moved = Moved(region_op.body, lane, in_memory(w, lane, "i"))
     w.region(region_op.body)
     put_own(w, region_op, region_op.there)
@@ -97,4 +97,4 @@ def _loop(w: Writer, n: str, step: int) -> tuple[str, Callable[[], None]]:
     return i, close
 
 
-ROWS: dict[str, Row] = {"pool": pool, "entry": named_by_its_form}
+ROWS: dict[str, Row] = {"queue": queue, "entry": named_by_its_form}

@@ -1,9 +1,9 @@
-"""Pools: what some worlds have much of to do, and others little, spread over the lanes of a vector.
+"""Queues: what some worlds have much of to do, and others little, spread over the lanes of a vector.
 
-The lanes of a vector go together: in a loop of each world's own, they wait for the one with the longest list. In a pool
-the entries of all lists stand in one line, and a lane takes the next one, whichever world it belongs to. What it needs
-to know of that world is read from memory, which costs some 40 cycles a number: a pool is for what takes far longer.
-On a GPU each world is a thread, and goes through its own list.
+The lanes of a vector go together: in a loop of each world's own, they wait for the one with the longest list; in a loop
+over what any world needs, for all of it. Here the entries of all worlds' lists stand in one queue, and a lane takes the
+next one, whichever world it belongs to. What it needs to know of that world is read from memory, which costs some 40
+cycles a number: a queue is for what takes far longer. On a GPU each world is a thread, and goes through its own list.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .arrays import Array
 from .carries import Carry, changes, closed, entered, flatten, left_by
 from .control import count_while
 from .expr import Expr, Region, current, fresh, is_tracing
-from .region_ops import Pool, RegionOp
+from .region_ops import Queue, RegionOp
 from .scalar import Scalar, minimum, number
 
 
-def pooled(
+def queued(
     count: Scalar, body: Callable[[Any, Carry], None], given: Carry, most: int, arrays: Sequence[Array]
 ) -> None:
     """Run `body(k, given)` for each k below `count`, each world's own and at most `most`, in any order.
 
-    The body puts rows k into arrays, and reads of the world only what is `given`, and other arrays. ValueError where it
+    The body puts rows into arrays, and reads of its world only what is `given`, and other arrays. ValueError where it
     reads anything else.
     """
     if not is_tracing() or current().derivatives:
@@ -47,18 +47,18 @@ def pooled(
         body(k, rebuild([next(own) if type(x) is Expr else x for x in leaves]))
         puts, left = changes(arrays, region)
     _check(region)
-    region_op = closed("pool", count, attr=Pool(region, [], k, puts, left, there, most))
+    region_op = closed("queue", count, attr=Queue(region, [], k, puts, left, there, most))
     left_by(region_op, arrays, outside)
 
 
 def _check(region: Region) -> None:
-    """Raise ValueError where the code of a pool reads what a world has outside of arrays."""
+    """Raise ValueError where the code of a queue reads what a world has outside of arrays."""
     inner = set(_regions(region))
     for part in inner:
         for e in part.nodes:
             for x in _reads(e):
                 if type(x) is Expr and x.region not in inner and x.type not in "as":
-                    raise ValueError(f"the body of a pool reads {x!r} from outside: give it, as `given`")
+                    raise ValueError(f"the body of a queue reads {x!r} from outside: give it, as `given`")
 
 
 def _regions(region: Region) -> Iterator[Region]:
