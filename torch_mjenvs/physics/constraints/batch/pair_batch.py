@@ -172,9 +172,14 @@ def loop_of(m: Model, pair: Pair) -> Collider | None:
     return None if contact_param(m, pair).adhesion or surfaces_move(m, pair) else collider_of(m, pair).loop
 
 
-def touches_world(m: Model, pair: Pair) -> bool:
-    """Return whether only one of the pair's bodies moves."""
-    return len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
+def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
+    """Return whether a batch is of pairs with the world that may touch in many points, as feet on rough ground do.
+
+    Those are a stiffness of their bodies, which is summed over the tree whether anything touches or not.
+    """
+    loop = loop_of(m, pairs[0])
+    ends = ((m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs)
+    return bool(loop and loop.many) and all(len(sides_of(m, *bodies)) == 1 for bodies in ends)
 
 
 def field_of(m: Model, pair: Pair) -> int:
