@@ -130,7 +130,7 @@ def _wrapped(f: Callable) -> Callable:
 
 _FUNCTIONS: dict[str, Callable] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative, "fma": _fma,
-    "sqrt": np.sqrt, "abs": np.abs, "rint": np.rint, "lt": np.less, "le": np.less_equal,
+    "rounded": np.copy, "sqrt": np.sqrt, "abs": np.abs, "rint": np.rint, "lt": np.less, "le": np.less_equal,
     "min": lambda a, b: np.where(a < b, a, b), "max": lambda a, b: np.where(a < b, b, a),
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
     "select": np.where, "iselect": np.where, "bselect": np.where,

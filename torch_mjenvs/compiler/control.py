@@ -147,6 +147,15 @@ def unroll_limit() -> float:
     return _unroll_limit.get()
 
 
+def worlds_go_together() -> bool:
+    """Return whether worlds are lanes of a vector, which go through a loop together if one of them needs it, and skip
+    it together.
+
+    Threads of a warp that need two different loops go through one after the other.
+    """
+    return unroll_limit() == math.inf
+
+
 @contextlib.contextmanager
 def unrolling(limit: float) -> Iterator[None]:
     """Set `unroll_limit` while the block runs, also for kernels that are built for the CPU there."""

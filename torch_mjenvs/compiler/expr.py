@@ -262,6 +262,7 @@ class Trace:
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
         self.solutions: dict[Expr, Any] = {}
         self.held: set[Expr] = set()  # what formulas take as constant
+        self.beside: frozenset[Region] = frozenset()  # regions whose nodes are not found again: see `beside`
         self.unrolled = False  # whether a `repeat` is written out
 
     @contextlib.contextmanager
@@ -305,6 +306,32 @@ def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
         _local.trace = None
 
 
+def recorded_region() -> Region | None:
+    """The region that is being recorded; None if there is none."""
+    return _local.trace.region if is_tracing() else None
+
+
+@contextlib.contextmanager
+def beside(region: Region | None) -> Iterator[None]:
+    """Record code that shares no value with the code around it, up to this region, while the block runs.
+
+    So that code is rounded as it is without this: a product that others use, too, does not join a sum.
+    """
+    if region is None:
+        yield
+        return
+    trace, inner = current(), []
+    r: Region | None = trace.region
+    while r is not None and r is not region:
+        inner.append(r)
+        r = r.parent
+    before, trace.beside = trace.beside, frozenset(inner)
+    try:
+        yield
+    finally:
+        trace.beside = before
+
+
 _COMMUTES = frozenset(name for name, op in OPS.items() if op.commutes)
 _OF_NUMBERS = frozenset(name for name, op in OPS.items() if set(op.takes) == {"f"})
 
@@ -313,10 +340,11 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
     """The node `op(*args)`: the one recorded before, if there is one, or a new one in the current region."""
     region: Region = _local.trace.region
     key = (op, attr, *args)
+    beside = _local.trace.beside
     r: Region | None = region
     while r is not None:
         found = r.table.get(key)
-        if found is not None:
+        if found is not None and r not in beside:
             return found
         r = r.parent
     if op in _OF_NUMBERS:
@@ -325,6 +353,8 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
                 _check_number(x)
     made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)
+    if region in beside:
+        return made
     region.table[key] = made
     if op in _COMMUTES:
         region.table[(op, attr, args[1], args[0])] = made

@@ -35,6 +35,7 @@ OPS: dict[str, Op] = {
     "div": _arithmetic("ff", "f"),
     "neg": Op("f", "f"),
     "fma": _arithmetic("fff", "f"),
+    "rounded": Op("f", "f"),  # the same number; a product is rounded by itself, and joins no sum
     "sqrt": _arithmetic("f", "f"),
     "abs": _arithmetic("f", "f"),
     "min": _arithmetic("ff", "f"),

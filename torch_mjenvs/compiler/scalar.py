@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 
 from . import math as _traced
-from .expr import Expr, current, node, type_of
+from .expr import Expr, current, is_tracing, node, type_of
 
 Scalar: TypeAlias = float | torch.Tensor | Expr
 Mask: TypeAlias = bool | torch.Tensor | Expr
@@ -249,6 +249,18 @@ def quotient(a: Scalar, b: Scalar) -> Scalar:
     if type(b) is float and b == 0.0 and type(a) is float:
         return _m.copysign(_m.inf, a) * _m.copysign(1.0, b) if a < 0.0 or a > 0.0 else _m.nan
     return a / b
+
+
+def rounded(x: Scalar) -> Scalar:
+    """Return x; if it is a product, no sum takes it up."""
+    return node("rounded", x) if type(x) is Expr and x.op in ("mul", "neg") else x
+
+
+def opaque(x: Scalar) -> Scalar:
+    """Return x, of which the code after it knows no more than of an array's entry: neither how it was made, nor what
+    it is if it is known.
+    """
+    return node("rounded", x) if is_tracing() else x
 
 
 def sign(x: Scalar) -> Scalar:

@@ -96,6 +96,11 @@ def total(w: Writer, e: Expr) -> None:
     w.names[e] = w.operation("fma", a, w.value(fused.b, "f"), c)
 
 
+def same(w: Writer, e: Expr) -> None:
+    """Give a number a second name."""
+    w.names[e] = w.value(e.args[0], "f")
+
+
 def _negated(w: Writer, x: object) -> str:
     return w.operation("neg", w.value(x, "f")) if type(x) is Expr else w.value(-x, "f")  # type: ignore[operator]
 
@@ -116,4 +121,4 @@ def _chooses_zero(e: Expr) -> bool:
 
 
 ROWS: dict[str, Row] = dict.fromkeys((op for op in TEMPLATES if "," not in op), operation)
-ROWS |= {"add": total, "sub": total, "min": choice, "max": choice, "select": choice}
+ROWS |= {"add": total, "sub": total, "min": choice, "max": choice, "select": choice, "rounded": same}

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar
+from ...compiler.scalar import Mask, Scalar, logical_or
 from ..algebra.spatial import Vec, cross, dot, sub, sum_of
 from ..model.data import Data
 from ..model.model import Model, dofs_of, moving_body
 from .contact_force import ContactForce, Contacts, in_world
-from .rows import Hessian
+from .rows import Hessian, Idle
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class BodyContact(ContactForce):
     lines: list[list[list[Scalar]]]
     arms: tuple[list[Scalar], list[Scalar]]
 
+    @property
+    def dofs(self) -> list[int]:
+        """The dofs that move one of the bodies but not the other, in order."""
+        return sorted(v for side in self.sides for v in side.dofs)
+
     def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
         return along(self.lines, self.sides, motion)
 
@@ -58,13 +63,20 @@ class BodyContacts(Contacts):
 
     contacts: Sequence[BodyContact]
 
+    @property
+    def acts(self) -> Mask:
+        return logical_or(*(c.active for c in self.contacts))
+
+    def idle(self, m: Model) -> Idle | None:
+        return Idle.of(m, (c.dofs for c in self.contacts))
+
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         for c in self.contacts:
             _add_rows(c, d, a, gradient, hessian)
 
 
 def _add_rows(c: BodyContact, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-    dofs = sorted(v for side in c.sides for v in side.dofs)
+    dofs = c.dofs
     entries = [(u, v) for u in dofs for v in dofs if v <= u]
     rows = range(c.condim)
 

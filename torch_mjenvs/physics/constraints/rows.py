@@ -8,10 +8,12 @@ accelerations of dofs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
+from ...compiler.expr import Region, beside
+from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, opaque, power, select
 from ...compiler.tiles import Layout, Sums, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
@@ -71,6 +73,16 @@ class Constraint:
         """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
         return []
 
+    def idle(self, m: Model) -> Idle | None:
+        """Return what may take the rows' place in a vector of worlds where none acts; None if it would be no less work.
+        """
+        return None
+
+    @property
+    def acts(self) -> Mask:
+        """Mask of the worlds where any of the rows acts that may be idle."""
+        raise NotImplementedError
+
     def recomputed(self) -> Constraint:
         """Return the constraint such that it keeps no list of what it computed: for one verb, on its own."""
         return self
@@ -95,6 +107,57 @@ class Constraint:
         by_body: the tables that `Listed.per_body` looks into. Contacts alone have any.
         """
         return carry
+
+
+@dataclass
+class Beside(Constraint):
+    """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
+
+    outside: the region around the solver's loops.
+    """
+
+    rows: Constraint
+    idle_rows: Idle
+    outside: Region | None
+
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
+        with beside(self.outside):
+            self.rows.add_rows(m, d, a, gradient, hessian)
+            self.idle_rows.add_rows(m, d, a, gradient, hessian)
+
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        with beside(self.outside):
+            total = self.rows.fold_rows(m, d, a, dx, alpha, total)
+            return self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
+
+
+@dataclass
+class Idle(Constraint):
+    """Rows of which none acts. A world's bits are those that it has beside worlds where some of them do.
+
+    dofs: those whose forces they would change. entries: those of the Hessian, rows and columns.
+    """
+
+    dofs: Collection[int]
+    entries: Collection[tuple[int, int]]
+
+    @classmethod
+    def of(cls, m: Model, moved: Iterable[Collection[int]]) -> Idle | None:
+        """Make those of rows that each couple some dofs; None if M couples them all, too."""
+        lists = list(moved)
+        entries = {(u, v) for own in lists for u in own for v in own if v <= u}
+        new = any(v not in dof_chain(m, u) for u, v in entries)
+        return cls({v for own in lists for v in own}, entries) if new else None
+
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
+        for v in self.dofs:
+            gradient[v] = opaque(gradient[v])
+        for u, v in self.entries:
+            if v in hessian[u] or v in dof_chain(m, u):  # else nothing makes it anything but 0
+                hessian[u][v] = opaque(hessian[u].get(v, 0.0))
+
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        return [opaque(x) for x in total]
 
 
 def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:

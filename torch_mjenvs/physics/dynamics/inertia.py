@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from ...compiler.scalar import Scalar, maximum
+from ...compiler.scalar import Scalar, maximum, rounded
 from ...compiler.tiles import TileFactor, TileMatrix, large
 from ..algebra.sparse import Row
 from ..algebra.spatial import (
@@ -292,37 +292,45 @@ def _simple(m: Model, i: int) -> Scalar:
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """The factors of A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
+    """The factors of A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D.
+
+    straight: see `factor`.
+    """
 
     L: Rows
     inverse: list[Scalar]
+    straight: bool = False
 
 
 AnyFactor = Factor | TileFactor
 
 
-def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> AnyFactor:
+def factor(rows: Matrix, clamped: Sequence[bool] = (), straight: bool = False) -> AnyFactor:
     """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
-    Pivots that are `clamped` are at least mjMINVAL.
+    Pivots that are `clamped` are at least mjMINVAL. straight: without tiles, and in the order of columns. Then, where
+    entries are `rounded`, the factors and what `solve` makes of them are the same bit for bit, whether an entry that is
+    0 is in the pattern or not: each number is its start, less one product after another.
     """
     if isinstance(rows, TileMatrix):
         return rows.factor([MINVAL if x else -MAXVAL for x in clamped or [False] * len(rows)])
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if large(a, (x for row in a for x in row.values()), sum(map(len, a))):
+    if not straight and large(a, (x for row in a for x in row.values()), sum(map(len, a))):
         return factor(TileMatrix.of(a), clamped)
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
     for k in range(n - 1, -1, -1):
         inverse[k] = 1.0 / (maximum(a[k][k], MINVAL) if clamped and clamped[k] else a[k][k])
-        L[k] = {j: x * inverse[k] for j, x in a[k].items() if j < k}
+        columns = sorted(a[k], reverse=True) if straight else a[k]
+        L[k] = {j: a[k][j] * inverse[k] for j in columns if j < k}
         for i, lower in L[k].items():
             row = a[i]
             for j in L[k]:
                 if j <= i:
-                    row[j] = row.get(j, 0.0) - lower * a[k][j]
-    return Factor(L, inverse)
+                    product = lower * a[k][j]
+                    row[j] = row[j] - product if j in row else rounded(-product)
+    return Factor(L, inverse, straight)
 
 
 def solve(f: AnyFactor, b: Vec) -> list[Scalar]:
@@ -334,6 +342,8 @@ def solve(f: AnyFactor, b: Vec) -> list[Scalar]:
         for j, lower in f.L[k].items():
             x[j] = x[j] - lower * x[k]
     x = [x[k] * f.inverse[k] for k in range(len(x))]
+    if f.straight:
+        x = [rounded(y) for y in x]
     for k in range(len(x)):
         for j, lower in f.L[k].items():
             x[k] = x[k] - lower * x[j]

@@ -14,16 +14,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...compiler.control import when_any, while_any
+from ...compiler.active_sets import active_set, fold_each, for_all
+from ...compiler.control import when_any, while_any, worlds_go_together
+from ...compiler.expr import recorded_region
 from ...compiler.implicit import Confined, Equation, solves
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
-from ...compiler.tiles import TileMatrix
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, rounded, select
+from ...compiler.tiles import TileMatrix, elimination, pays
 from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.friction import FrictionLoss, hold_turning
-from ..constraints.rows import Constraint, Hessian
+from ..constraints.rows import Beside, Constraint, Hessian, Idle
 from ..dynamics.forces import applied_wrench, driving
-from ..dynamics.inertia import Matrix, factor, mul_m, solve
+from ..dynamics.inertia import Matrix, dof_columns, factor, mul_m, solve
 from ..dynamics.integrator import rotations
 from ..dynamics.reflected import dof_armature
 from ..dynamics.tendons.bias import armature_wrenches
@@ -59,14 +61,22 @@ def newton(m: Model, d: Data) -> None:
     inertia = inertia_of(d)
 
     full_steps = FULL_STEPS[m.cone]
+    # Mostly limbs do not meet, and without what couples them the Hessian has M's pattern: its factors take half the
+    # time. So there are two loops, the second for vectors of worlds in which no limbs meet; after the first one it has
+    # nothing left to do. A world's bits are the same in both.
+    idle = [c.idle(m) for c in d.constraints]
+    apart = worlds_go_together() and any(idle) and _is_small(m, inertia, idle)
 
-    def search(carry: list[Any]) -> list[Any]:
+    def step(carry: list[Any], among: Sequence[Constraint]) -> list[Any]:
         a, _, count, ways, *landed = carry
         full = count < full_steps
         last_full = logical_and(count > full_steps - 1.5, full)
-        constraints, ways = hold_turning(d.constraints, a, ways, last_full)
+        constraints, ways = hold_turning(among, a, ways, last_full)
         gradient, hessian = linearise(m, d, a, constraints, inertia)
-        dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
+        if apart:
+            gradient = [rounded(x) for x in gradient]
+            hessian = [{j: rounded(x) for j, x in row.items()} for row in hessian]
+        dx = [-x for x in solve(factor(hessian, m.dof_clamped, straight=apart), gradient)]
         alpha, flipped = line_search(m, d, constraints, a, dx, dot(gradient, dx), tolerance, full)
         done = logical_not(flipped > tolerance)
         a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
@@ -74,12 +84,32 @@ def newton(m: Model, d: Data) -> None:
             landed, done = [done], logical_and(done, logical_or(landed[0], certain))
         return [a, done, count + 1.0, ways, *landed]
 
+    def search(carry: list[Any], among: Sequence[Constraint]) -> list[Any]:
+        return while_any(lambda c: logical_not(c[1]), lambda c: step(c, among), carry, ITERATIONS)
+
     ways = [0.0 for c in d.constraints if isinstance(c, FrictionLoss)]
-    first = [start(m, d), False, 0.0, ways] + [False] * bool(uncertain)
-    d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
+    carry = [start(m, d), False, 0.0, ways] + [False] * bool(uncertain)
+    among: Sequence[Constraint] = d.constraints
+    if apart:
+        meet = for_all(active_set([logical_or(*(c.acts for c, x in zip(among, idle, strict=True) if x))]))
+        outside = recorded_region()
+        whole = [Beside(c, x, outside) if x else c for c, x in zip(among, idle, strict=True)]
+        carry = fold_each(meet, lambda _, c: search(c, whole), carry)
+        among = [x or c for c, x in zip(among, idle, strict=True)]
+    d.qacc_solver, _, d.solver_niter, *_ = search(carry, among)
 
     given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
     solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver), lambda: _quaternions(m, d))
+
+
+def _is_small(m: Model, inertia: Matrix, idle: Sequence[Idle | None]) -> bool:
+    """Return whether the Hessian is to be factored entry by entry, also with all entries of rows that may be idle."""
+    if isinstance(inertia, TileMatrix):
+        return False
+    columns = [set(own) for own in dof_columns(m)]
+    for u, v in (entry for x in idle if x for entry in x.entries):
+        columns[u].add(v)
+    return not pays(columns, elimination(columns), sum(map(len, columns)))
 
 
 def _quaternions(m: Model, d: Data) -> list[Confined]:

@@ -93,9 +93,8 @@ def _expand(
         """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
-    given = corners is not None
-    corners = corners or _tetrahedron(furthest, sub(two.centre, one.centre))
-    sides = [[*map(float, abc), *_plane(*(corners[v][:3] for v in abc))] for abc in TETRAHEDRON]
+    at_first = _tetrahedron(furthest, sub(two.centre, one.centre)) if corners is None else corners
+    sides = [[*map(float, abc), *_plane(*(at_first[v][:3] for v in abc))] for abc in TETRAHEDRON]
     cornered: Mask = numbered and logical_and(
         *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
     )
@@ -124,12 +123,12 @@ def _expand(
 
     start = {"inside": False, "reach": 1e10, "abc": zeros(3), "n": zeros(3), "depth": 0.0}
     go: Mask = True
-    if given:  # on rough ground this step is mostly the last, or the last but one: it takes no lists
+    if corners is not None:  # on rough ground this step is mostly the last, or the last but one: it takes no lists
         nearest = functools.reduce(lambda x, y: choose(y[6] < x[6], y, x), sides)
         new, go, start = judge(start, nearest, lambda numbers: logical_or(*(_is_of(p, numbers) for p in corners)))
-        sides, corners = _grown(corners, sides, new, go), [*corners, new]
-    start |= {"go": go, "points": float(len(corners)), "faces": float(len(sides))}
-    points, faces = Array(corners, 4 + STEPS), Array(sides, len(sides) + 2 * STEPS)
+        sides, at_first = _grown(corners, sides, new, go), [*corners, new]
+    start |= {"go": go, "points": float(len(at_first)), "faces": float(len(sides))}
+    points, faces = Array(at_first, 4 + STEPS), Array(sides, len(sides) + 2 * STEPS)
     edges, rim, seen = (Array(rows=n * faces.rows) for n in (3, 3, 1))
 
     def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +148,7 @@ def _expand(
             "faces": c["faces"] + maximum(made - count, 0.0),
         }
 
-    c = count_while(lambda i, c: c["go"], step, start, 4 + STEPS - len(corners), [points, faces, edges, rim, seen])
+    c = count_while(lambda i, c: c["go"], step, start, 4 + STEPS - len(at_first), [points, faces, edges, rim, seen])
     x = scale(c["n"], c["depth"])
     at = [points[k] for k in c["abc"]]
     shares = _shares([p[:3] for p in at], x)
@@ -184,7 +183,7 @@ def _grown(
     w, none = new[:3], [*zeros(3), 1e9]
     sees = [logical_and(go, dot(side[3:6], w) - side[6] > ABOVE) for side in sides]
     grown = [[*side[:3], *choose(see, none, side[3:])] for see, side in zip(sees, sides, strict=True)]
-    of_edge = {}
+    of_edge: dict[tuple[int, int], Mask] = {}
     for (a, b, c), see in zip(TETRAHEDRON, sees, strict=True):
         of_edge |= {(a, b): see, (b, c): see, (c, a): see}
     for (i, j), see in of_edge.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 from ....compiler.active_sets import add_all, fold_each
 from ....compiler.arrays import Array
-from ....compiler.scalar import Mask, Scalar
+from ....compiler.scalar import Mask, Scalar, logical_or
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
@@ -23,7 +23,7 @@ from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
-from ..rows import Constraint, Hessian
+from ..rows import Constraint, Hessian, Idle
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
@@ -42,13 +42,23 @@ class ContactGroups(Constraint):
     def needs_refinement(self) -> list[Mask]:
         return [mask for g in self.groups for mask in g.refine]
 
+    @property
+    def acts(self) -> Mask:
+        def found(i: Any, _: Any) -> list[Mask]:
+            return [True]
+
+        return logical_or(*(fold_each(g.touching, found, [False])[0] for g in self.groups))
+
+    def idle(self, m: Model) -> Idle | None:
+        found = Idle.of(m, ([self.dofs[v] for v in own if v < len(self.dofs)] for own in self._owns()))
+        return found and dataclasses.replace(found, dofs=self.dofs)
+
     def recomputed(self) -> ContactGroups:
         return dataclasses.replace(self, groups=[g.again() for g in self.groups])
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         x, dofs, n = self._of_dofs(a), self.dofs, len(self.dofs)
-        owns = [own for g in self.groups for own in g.batch.own]
-        wanted = sorted({(u, v) for own in owns for u in own for v in own if v <= u < n})
+        wanted = self._entries()
         old = [hessian[dofs[u]].get(dofs[v], 0.0) for u in range(n) for v in range(u + 1)] + [0.0] * (n + 1)
         loops = [(g.touching, functools.partial(g.push, x)) for g in self.groups]
         pushed, stiffness = add_all(loops, [[gradient[v] for v in dofs] + [0.0], old])
@@ -76,6 +86,15 @@ class ContactGroups(Constraint):
             if any(map(wanted, g.batch.pairs)):
                 carry = g.fold_listed(x, wanted, by_body, visit, carry)
         return carry
+
+    def _entries(self) -> list[tuple[int, int]]:
+        """Return the entries of the Hessian that contacts may change, by places in `dofs`."""
+        n = len(self.dofs)
+        return sorted({(u, v) for own in self._owns() for u in own for v in own if v <= u < n})
+
+    def _owns(self) -> list[list[int]]:
+        """Return the dofs of each pair, by places in `dofs`."""
+        return [own for g in self.groups for own in g.batch.own]
 
     def _of_dofs(self, x: Vec) -> Array:
         """Pick from x (nv) one number for each of `dofs`, and 0 for one that never moves."""
