@@ -110,28 +110,6 @@ class Constraint:
 
 
 @dataclass
-class Beside(Constraint):
-    """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
-
-    outside: the region around the solver's loops.
-    """
-
-    rows: Constraint
-    idle_rows: Idle
-    outside: Region | None
-
-    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        with beside(self.outside):
-            self.rows.add_rows(m, d, a, gradient, hessian)
-            self.idle_rows.add_rows(m, d, a, gradient, hessian)
-
-    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
-        with beside(self.outside):
-            total = self.rows.fold_rows(m, d, a, dx, alpha, total)
-            return self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
-
-
-@dataclass
 class Idle(Constraint):
     """Rows of which none acts. A world's bits are those that it has beside worlds where some of them do.
 
@@ -158,6 +136,30 @@ class Idle(Constraint):
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         return [opaque(x) for x in total]
+
+
+@dataclass
+class Beside(Constraint):
+    """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
+
+    outside: the region around the solver's loops.
+    """
+
+    rows: Constraint
+    idle_rows: Idle
+    outside: Region | None
+
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
+        with beside(self.outside):
+            self.idle_rows.add_rows(m, d, a, gradient, hessian)
+            self.rows.add_rows(m, d, a, gradient, hessian)
+            self.idle_rows.add_rows(m, d, a, gradient, hessian)
+
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        with beside(self.outside):
+            total = self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
+            total = self.rows.fold_rows(m, d, a, [opaque(x) for x in dx], alpha, total)
+            return self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
 
 
 def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:

@@ -77,6 +77,8 @@ def newton(m: Model, d: Data) -> None:
             gradient = [rounded(x) for x in gradient]
             hessian = [{j: rounded(x) for j, x in row.items()} for row in hessian]
         dx = [-x for x in solve(factor(hessian, m.dof_clamped, straight=apart), gradient)]
+        if apart:
+            dx = [rounded(x) for x in dx]
         alpha, flipped = line_search(m, d, constraints, a, dx, dot(gradient, dx), tolerance, full)
         done = logical_not(flipped > tolerance)
         a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
