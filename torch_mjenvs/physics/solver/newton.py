@@ -24,6 +24,7 @@ from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.friction import FrictionLoss, hold_turning
 from ..constraints.rows import Beside, Constraint, Hessian, Idle
+from ..constraints.world_contacts import WorldContacts
 from ..dynamics.forces import applied_wrench, driving
 from ..dynamics.inertia import Matrix, dof_columns, factor, mul_m, solve
 from ..dynamics.integrator import rotations
@@ -42,6 +43,7 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 # Iterations that take the full step even where it does not end the search; fewer where a contact that slides is curved.
 FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
+MOST_CONTACTS = 100  # with the world, written out one by one, for which there may be two loops
 
 @stage(
     reads="precision qpos qvel act ctrl qacc_warmstart odof M qfrc_smooth constraints",
@@ -65,7 +67,7 @@ def newton(m: Model, d: Data) -> None:
     # time. So there are two loops, the second for vectors of worlds in which no limbs meet; after the first one it has
     # nothing left to do. A world's bits are the same in both.
     idle = [c.idle(m) for c in d.constraints]
-    apart = worlds_go_together() and any(idle) and _is_small(m, inertia, idle)
+    apart = worlds_go_together() and any(idle) and _is_small(m, d, inertia, idle)
 
     def step(carry: list[Any], among: Sequence[Constraint]) -> list[Any]:
         a, _, count, ways, *landed = carry
@@ -104,9 +106,12 @@ def newton(m: Model, d: Data) -> None:
     solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver), lambda: _quaternions(m, d))
 
 
-def _is_small(m: Model, inertia: Matrix, idle: Sequence[Idle | None]) -> bool:
-    """Return whether the Hessian is to be factored entry by entry, also with all entries of rows that may be idle."""
-    if isinstance(inertia, TileMatrix):
+def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Idle | None]) -> bool:
+    """Return whether there may be two loops: each has the code of all contacts with the world, and of the Hessian's
+    factors, entry by entry, in the first one also with all entries of rows that may be idle.
+    """
+    written = sum(len(c.contacts) for c in d.constraints if isinstance(c, WorldContacts))
+    if isinstance(inertia, TileMatrix) or written > MOST_CONTACTS:
         return False
     columns = [set(own) for own in dof_columns(m)]
     for u, v in (entry for x in idle if x for entry in x.entries):
