@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_eval import run_ptx, trace
 from kernels import LANES
 from test_control import check, whole_numbers
 
@@ -56,6 +57,8 @@ def test_each_world_finds_what_it_would_have_by_itself():
 
     x = whole_numbers(5)
     want = check(body, x, LANES)
+    ptx = run_ptx(trace(lambda b: {"y": body(b["x"])}, {"x": x}, {"y": (5, "f")}, "float64"), {"x": x})
+    np.testing.assert_array_equal(ptx["y"], want)  # a thread goes through its own list
     assert set(want[0]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
     first = np.where(x > 0, x, 0)
     np.testing.assert_array_equal(want[1], (first * np.cumsum(x > 0, 0)).sum(0))
