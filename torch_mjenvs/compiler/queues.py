@@ -8,6 +8,7 @@ cycles a number: a queue is for what takes far longer. On a GPU each world is a 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -46,19 +47,19 @@ def queued(
         own = iter(kept[0])
         body(k, rebuild([next(own) if type(x) is Expr else x for x in leaves]))
         puts, left = changes(arrays, region)
-    _check(region)
-    region_op = closed("queue", count, attr=Queue(region, [], k, puts, left, there, most))
-    left_by(region_op, arrays, outside)
+    assert all(x.op == "version" for x in left), "the body of a queue puts rows itself, not by loops within it"
+    found = Queue(region, [], k, puts, left, there, most)
+    _check(found)
+    left_by(closed("queue", count, attr=found), arrays, outside)
 
 
-def _check(region: Region) -> None:
+def _check(queue: Queue) -> None:
     """Raise ValueError where the code of a queue reads what a world has outside of arrays."""
-    inner = set(_regions(region))
-    for part in inner:
-        for e in part.nodes:
-            for x in _reads(e):
-                if type(x) is Expr and x.region not in inner and x.type not in "as":
-                    raise ValueError(f"the body of a queue reads {x!r} from outside: give it, as `given`")
+    inner = set(_regions(queue.body))
+    read = itertools.chain((x for x, _, _ in queue.reads()), *(_reads(e) for part in inner for e in part.nodes))
+    for x in read:
+        if type(x) is Expr and x.region not in inner and x.type not in "as":
+            raise ValueError(f"the body of a queue reads {x!r} from outside: give it, as `given`")
 
 
 def _regions(region: Region) -> Iterator[Region]:

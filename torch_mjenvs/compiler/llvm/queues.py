@@ -1,4 +1,4 @@
-"""Pools: the entries of all worlds of a vector stand in one line, and each lane takes one at a time."""
+"""Queues: the entries of all worlds of a vector stand in one line, and each lane takes one at a time."""
 
 from __future__ import annotations
 

@@ -114,21 +114,23 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
             spots.put(count, [dist, *point, *mat_vec(field.mat, spot[3 : SPOT - 1]), *spot[SPOT - 1 :]], there)
             return count + select(there, 1.0, 0.0)
 
-        listing = c["at"] | {"listed": 0.0}
-        at = count_while(
-            lambda i, c: logical_and(under.there(c), c["listed"] < full - 0.5), look, listing, most, [prisms]
-        )
+        def more(i: Any, c: dict[str, Any]) -> Mask:
+            return logical_and(under.there(c), c["listed"] < full - 0.5)
+
+        at = count_while(more, look, c["at"] | {"listed": 0.0}, most, [prisms])
         listed = at.pop("listed")
         queued(listed, measure, [local, margin, *hull.parts], longest, [found])
         count = count_while(lambda k, _: number(k) < listed, append, c["count"], longest, [spots])
         return {"at": at, "count": count}
 
-    start = {"at": under.first, "count": 0.0}
+    def going(i: Any, c: dict[str, Any]) -> Mask:
+        return logical_and(under.there(c["at"]), c["count"] < full - 0.5)
+
+    c: dict[str, Any] = {"at": under.first, "count": 0.0}
     if full < MOST:  # all prisms under the shape are in one list
-        c = turn(start)
+        c = turn(c)
     else:
-        going = lambda i, c: logical_and(under.there(c["at"]), c["count"] < full - 0.5)  # noqa: E731
-        c = count_while(going, lambda i, c: turn(c), start, most, [prisms, found, spots])
+        c = count_while(going, lambda i, c: turn(c), c, most, [prisms, found, spots])
     out = []
     for k in range(full):
         spot = spots[k]
