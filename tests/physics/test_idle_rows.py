@@ -13,7 +13,7 @@ from test_contact_groups import heap, scattered
 
 from torch_mjenvs.compiler.control import unrolling
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints.rows import Idle
+from torch_mjenvs.physics.constraints.limbs import Idle
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

@@ -7,6 +7,7 @@
     invweight                              the inverse inertia that a geom's surface meets
     contact_row, surface                   what a contact's rows are made of; how surfaces that move change them
     cones/                                 what a contact costs
+    limbs                                  rows that couple limbs, where they act in no world of a vector
     contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
     batch/                                 contacts of many pairs of one kind, in loops
 """

@@ -15,7 +15,8 @@ from ..algebra.spatial import Vec, cross, dot, sub, sum_of
 from ..model.data import Data
 from ..model.model import Model, dofs_of, moving_body
 from .contact_force import ContactForce, Contacts, in_world
-from .rows import Hessian, Idle
+from .limbs import Idle
+from .rows import Hessian
 
 
 @dataclass(frozen=True)

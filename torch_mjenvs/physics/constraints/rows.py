@@ -8,12 +8,10 @@ accelerations of dofs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ...compiler.expr import Region, beside
-from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, opaque, power, select
+from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ...compiler.tiles import Layout, Sums, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
@@ -21,6 +19,9 @@ from ..dynamics.inertia import Matrix, plus
 from ..model.data import Data
 from ..model.model import Model, Pair, dof_chain
 from .listed import ByBody, Visit
+
+if TYPE_CHECKING:
+    from .limbs import Idle
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
@@ -107,59 +108,6 @@ class Constraint:
         by_body: the tables that `Listed.per_body` looks into. Contacts alone have any.
         """
         return carry
-
-
-@dataclass
-class Idle(Constraint):
-    """Rows of which none acts. A world's bits are those that it has beside worlds where some of them do.
-
-    dofs: those whose forces they would change. entries: those of the Hessian, rows and columns.
-    """
-
-    dofs: Collection[int]
-    entries: Collection[tuple[int, int]]
-
-    @classmethod
-    def of(cls, m: Model, moved: Iterable[Collection[int]]) -> Idle | None:
-        """Make those of rows that each couple some dofs; None if M couples them all, too."""
-        lists = list(moved)
-        entries = {(u, v) for own in lists for u in own for v in own if v <= u}
-        new = any(v not in dof_chain(m, u) for u, v in entries)
-        return cls({v for own in lists for v in own}, entries) if new else None
-
-    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        for v in self.dofs:
-            gradient[v] = opaque(gradient[v])
-        for u, v in self.entries:
-            if v in hessian[u] or v in dof_chain(m, u):  # else nothing makes it anything but 0
-                hessian[u][v] = opaque(hessian[u].get(v, 0.0))
-
-    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
-        return [opaque(x) for x in total]
-
-
-@dataclass
-class Beside(Constraint):
-    """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
-
-    outside: the region around the solver's loops.
-    """
-
-    rows: Constraint
-    idle_rows: Idle
-    outside: Region | None
-
-    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        with beside(self.outside):
-            self.idle_rows.add_rows(m, d, a, gradient, hessian)
-            self.rows.add_rows(m, d, a, gradient, hessian)
-            self.idle_rows.add_rows(m, d, a, gradient, hessian)
-
-    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
-        with beside(self.outside):
-            total = self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
-            total = self.rows.fold_rows(m, d, a, [opaque(x) for x in dx], alpha, total)
-            return self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
 
 
 def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:

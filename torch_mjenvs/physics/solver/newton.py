@@ -23,7 +23,8 @@ from ...compiler.tiles import TileMatrix, elimination, pays
 from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.friction import FrictionLoss, hold_turning
-from ..constraints.rows import Beside, Constraint, Hessian, Idle
+from ..constraints.limbs import Beside, Idle
+from ..constraints.rows import Constraint, Hessian
 from ..constraints.world_contacts import WorldContacts
 from ..dynamics.forces import applied_wrench, driving
 from ..dynamics.inertia import Matrix, dof_columns, factor, mul_m, solve

@@ -22,8 +22,9 @@ from ...model.model import Model, Pair
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
+from ..limbs import Idle
 from ..listed import ByBody, Visit
-from ..rows import Constraint, Hessian, Idle
+from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
