@@ -302,13 +302,15 @@ def slow_but(cases: list[tuple], fast: set[tuple]) -> list:
     return [case if case in fast else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
-LOOPED = {"Ant", "Humanoid", "HumanoidStandup"}
+LOOPED = {"Ant", "Humanoid", "HumanoidStandup", "Pusher"}
 PLAIN = {"HalfCheetah", "Walker2d", "Hopper", "Pusher"}  # that a fast run looks at; and Ant
 
 
 @pytest.mark.parametrize(("name",), slow_but([(name,) for name in TASKS], {(name,) for name in {*PLAIN, "Ant"}}))
 def test_which_programs_are_the_cpus_own(name):
-    """All but those with many contacts alike: so a GPU's results are bit for bit what a CPU gives to users."""
+    """All but those with many contacts alike, or with limbs that may meet: so a GPU's results are bit for bit what a
+    CPU gives to users.
+    """
 
     def text(limit: float) -> str:
         made = TASKS[name]()

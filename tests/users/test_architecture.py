@@ -34,7 +34,7 @@ RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
-VOCABULARY = "scalar", "arrays", "control", "active_sets", "own_lists", "implicit", "random", "tiles", "whole"
+VOCABULARY = "scalar", "arrays", "control", "active_sets", "own_lists", "queues", "implicit", "random", "tiles", "whole"
 SCALARS = {f"{NAME}.compiler.{x}" for x in VOCABULARY}
 
 

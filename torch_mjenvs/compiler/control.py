@@ -29,7 +29,7 @@ from .carries import (
     results_of,
     variables,
 )
-from .expr import PYTHON_TYPE, Expr, Region, current, is_tracing
+from .expr import PYTHON_TYPE, Expr, Region, beside, current, is_tracing
 from .region_ops import IterArg, Repeat, When, While
 from .scalar import logical_and, select
 
@@ -180,6 +180,17 @@ def here() -> Callable[[], contextlib.AbstractContextManager[object]]:
     if not is_tracing():
         return contextlib.nullcontext
     return functools.partial(current().inside, current().region)
+
+
+def apart() -> Callable[[], contextlib.AbstractContextManager[object]]:
+    """Remember this place in the code: what is computed within the context that this gives shares no value with the
+    code around it, up to this place.
+
+    So that code is rounded as it is without: a product that others use, too, does not join a sum.
+    """
+    if not is_tracing():
+        return contextlib.nullcontext
+    return functools.partial(beside, current().region)
 
 
 def _repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array]) -> Carry:

@@ -83,6 +83,7 @@ RULES: dict[str, Callable[..., Tangent]] = {
     "add": lambda e, a, b, ta, tb: _sum(ta, tb),
     "sub": lambda e, a, b, ta, tb: _difference(ta, tb),
     "neg": lambda e, a, ta: {column: -x for column, x in ta.items()},
+    "rounded": lambda e, a, ta: ta,
     "mul": lambda e, a, b, ta, tb: _sum(_scaled(ta, b), _scaled(tb, a)),
     "fma": lambda e, a, b, c, ta, tb, tc: _sum(_scaled(ta, b), _scaled(tb, a), tc),
     "div": _div,

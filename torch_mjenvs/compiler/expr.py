@@ -306,20 +306,9 @@ def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
         _local.trace = None
 
 
-def recorded_region() -> Region | None:
-    """The region that is being recorded; None if there is none."""
-    return _local.trace.region if is_tracing() else None
-
-
 @contextlib.contextmanager
-def beside(region: Region | None) -> Iterator[None]:
-    """Record code that shares no value with the code around it, up to this region, while the block runs.
-
-    So that code is rounded as it is without this: a product that others use, too, does not join a sum.
-    """
-    if region is None:
-        yield
-        return
+def beside(region: Region) -> Iterator[None]:
+    """Record code that shares no value with the code around it, up to this region, while the block runs."""
     trace, inner = current(), []
     r: Region | None = trace.region
     while r is not None and r is not region:

@@ -8,10 +8,10 @@ code shares nothing with the rest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ...compiler.expr import Region, beside
 from ...compiler.scalar import Scalar, opaque
 from ..algebra.spatial import Vec
 from ..model.data import Data
@@ -52,21 +52,21 @@ class Idle(Constraint):
 class Beside(Constraint):
     """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
 
-    outside: the region around the solver's loops.
+    apart: see `control.apart`, of the code around the solver's loops.
     """
 
     rows: Constraint
-    idle_rows: Idle
-    outside: Region | None
+    idle_rows: Constraint
+    apart: Callable[[], AbstractContextManager[object]]
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        with beside(self.outside):
+        with self.apart():
             self.idle_rows.add_rows(m, d, a, gradient, hessian)
             self.rows.add_rows(m, d, a, gradient, hessian)
             self.idle_rows.add_rows(m, d, a, gradient, hessian)
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
-        with beside(self.outside):
+        with self.apart():
             total = self.idle_rows.fold_rows(m, d, a, dx, alpha, total)
             total = self.rows.fold_rows(m, d, a, [opaque(x) for x in dx], alpha, total)
             return self.idle_rows.fold_rows(m, d, a, dx, alpha, total)

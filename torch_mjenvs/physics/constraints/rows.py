@@ -9,7 +9,7 @@ accelerations of dofs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ...compiler.tiles import Layout, Sums, TileMatrix
@@ -19,9 +19,6 @@ from ..dynamics.inertia import Matrix, plus
 from ..model.data import Data
 from ..model.model import Model, Pair, dof_chain
 from .listed import ByBody, Visit
-
-if TYPE_CHECKING:
-    from .limbs import Idle
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
@@ -74,7 +71,7 @@ class Constraint:
         """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
         return []
 
-    def idle(self, m: Model) -> Idle | None:
+    def idle(self, m: Model) -> Constraint | None:
         """Return what may take the rows' place in a vector of worlds where none acts; None if it would be no less work.
         """
         return None

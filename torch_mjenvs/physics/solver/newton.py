@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...compiler.active_sets import active_set, fold_each, for_all
-from ...compiler.control import when_any, while_any, worlds_go_together
-from ...compiler.expr import recorded_region
+from ...compiler.control import apart, when_any, while_any, worlds_go_together
 from ...compiler.implicit import Confined, Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, rounded, select
 from ...compiler.tiles import TileMatrix, elimination, pays
@@ -68,7 +67,7 @@ def newton(m: Model, d: Data) -> None:
     # time. So there are two loops, the second for vectors of worlds in which no limbs meet; after the first one it has
     # nothing left to do. A world's bits are the same in both.
     idle = [c.idle(m) for c in d.constraints]
-    apart = worlds_go_together() and any(idle) and _is_small(m, d, inertia, idle)
+    two_loops = worlds_go_together() and any(idle) and _is_small(m, d, inertia, idle)
 
     def step(carry: list[Any], among: Sequence[Constraint]) -> list[Any]:
         a, _, count, ways, *landed = carry
@@ -76,11 +75,11 @@ def newton(m: Model, d: Data) -> None:
         last_full = logical_and(count > full_steps - 1.5, full)
         constraints, ways = hold_turning(among, a, ways, last_full)
         gradient, hessian = linearise(m, d, a, constraints, inertia)
-        if apart:
+        if two_loops:
             gradient = [rounded(x) for x in gradient]
             hessian = [{j: rounded(x) for j, x in row.items()} for row in hessian]
-        dx = [-x for x in solve(factor(hessian, m.dof_clamped, straight=apart), gradient)]
-        if apart:
+        dx = [-x for x in solve(factor(hessian, m.dof_clamped, straight=two_loops), gradient)]
+        if two_loops:
             dx = [rounded(x) for x in dx]
         alpha, flipped = line_search(m, d, constraints, a, dx, dot(gradient, dx), tolerance, full)
         done = logical_not(flipped > tolerance)
@@ -95,10 +94,9 @@ def newton(m: Model, d: Data) -> None:
     ways = [0.0 for c in d.constraints if isinstance(c, FrictionLoss)]
     carry = [start(m, d), False, 0.0, ways] + [False] * bool(uncertain)
     among: Sequence[Constraint] = d.constraints
-    if apart:
+    if two_loops:
         meet = for_all(active_set([logical_or(*(c.acts for c, x in zip(among, idle, strict=True) if x))]))
-        outside = recorded_region()
-        whole = [Beside(c, x, outside) if x else c for c, x in zip(among, idle, strict=True)]
+        whole = [Beside(c, x, apart()) if x else c for c, x in zip(among, idle, strict=True)]
         carry = fold_each(meet, lambda _, c: search(c, whole), carry)
         among = [x or c for c, x in zip(among, idle, strict=True)]
     d.qacc_solver, _, d.solver_niter, *_ = search(carry, among)
@@ -107,7 +105,7 @@ def newton(m: Model, d: Data) -> None:
     solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver), lambda: _quaternions(m, d))
 
 
-def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Idle | None]) -> bool:
+def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Constraint | None]) -> bool:
     """Return whether there may be two loops: each has the code of all contacts with the world, and of the Hessian's
     factors, entry by entry, in the first one also with all entries of rows that may be idle.
     """
@@ -115,7 +113,7 @@ def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Idle | None]) -
     if isinstance(inertia, TileMatrix) or written > MOST_CONTACTS:
         return False
     columns = [set(own) for own in dof_columns(m)]
-    for u, v in (entry for x in idle if x for entry in x.entries):
+    for u, v in (entry for x in idle if isinstance(x, Idle) for entry in x.entries):
         columns[u].add(v)
     return not pays(columns, elimination(columns), sum(map(len, columns)))
 
