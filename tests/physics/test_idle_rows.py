@@ -16,6 +16,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.limbs import Idle
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.solver import newton
 
 COPIES = 16  # at least as many as a vector has lanes
 
@@ -144,3 +145,24 @@ def test_threads_that_are_worlds_have_one_loop(quickly_compiled):
         one = Simulation(model, 2)._step.kernel
     two = Simulation(model, 2)._step.kernel
     assert one.code_bytes < 0.8 * two.code_bytes
+
+
+def test_a_search_that_has_not_ended_is_not_gone_on_with_without_its_contacts(monkeypatch, quickly_compiled):
+    """The last point of the first loop is the answer, as if there were no second one."""
+    model = heap(5, 3, True)
+    states = [state for state in poses(model, 32) if _limbs_meet(model, *state)][:8]
+
+    def qacc() -> np.ndarray:
+        sim = Simulation(model, len(states), dtype=torch.float64, outputs=("qacc",))
+        for k, name in enumerate(("qpos", "qvel")):
+            getattr(sim, name).copy_(torch.from_numpy(np.array([state[k] for state in states])))
+        sim.step()
+        return sim.qacc.cpu().numpy()
+
+    ended = qacc()
+    monkeypatch.setattr(newton, "ITERATIONS", 2)
+    stopped = qacc()
+    assert (np.abs(stopped - ended).max(1) > 1e-6 * np.abs(ended).max(1)).any()
+    with unrolling(1000):
+        one_loop = qacc()
+    np.testing.assert_allclose(stopped, one_loop, rtol=1e-9, atol=1e-9 * np.abs(one_loop).max())

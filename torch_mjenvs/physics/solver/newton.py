@@ -97,7 +97,12 @@ def newton(m: Model, d: Data) -> None:
     if two_loops:
         meet = for_all(active_set([logical_or(*(c.acts for c, x in zip(among, idle, strict=True) if x))]))
         whole = [Beside(c, x, apart()) if x else c for c, x in zip(among, idle, strict=True)]
-        carry = fold_each(meet, lambda _, c: search(c, whole), carry)
+
+        def search_whole(_: Any, carry: list[Any]) -> list[Any]:
+            a, _, *others = search(carry, whole)
+            return [a, True, *others]  # also where the iterations did not suffice
+
+        carry = fold_each(meet, search_whole, carry)
         among = [x or c for c, x in zip(among, idle, strict=True)]
     d.qacc_solver, _, d.solver_niter, *_ = search(carry, among)
 
