@@ -29,7 +29,7 @@ def everything(w: Writer, e: Expr) -> None:
     """Write a loop that lists all numbers."""
     numbers, masks = _arrays(w, e.attr)
     own, all_lanes = w.types.own, "true" if w.types.lanes == 1 else "-1"
-    i, end = _count_to(w, str(e.attr))
+    i, end = count_to(w, str(e.attr))
     w.put(f"store i32 {i}, {own} {_at(w, 'i32', numbers, i)}")
     w.put(f"store {w.types.mask} {all_lanes}, {own} {_at(w, w.types.mask, masks, i)}")
     end()
@@ -47,12 +47,12 @@ def packed(w: Writer, e: Expr) -> None:
     marks = w.array(n, integer)
     numbers, masks = _arrays(w, n)
     places, slots = w.array(n, "i32"), w.array(n, "i32")
-    i, end = _count_to(w, str(n))
+    i, end = count_to(w, str(n))
     w.put(f"store {integer} {_nobody(w)}, {own} {_at(w, integer, marks, i)}")
     end()
     for which, order in zip(e.args, e.attr.orders, strict=True):
         listed, of_number, count = w.active_sets[which]
-        j, end = _count_to(w, count)
+        j, end = count_to(w, count)
         number = w.assign(f"load i32, {own} {_at(w, 'i32', listed, j)}")
         mask = w.assign(f"load {integer}, {own} {_at(w, integer, of_number, number)}")
         table = _at(w, "i32", table_of(w, "i32", [str(x) for x in order]), number, w.types.shared)
@@ -104,8 +104,8 @@ def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
     return w.assign(f"getelementptr {element}, {space or w.types.own} {array}, i32 {i}")
 
 
-def _count_to(w: Writer, n: str) -> tuple[str, Callable[[], None]]:
-    """Begin a loop for a counter below n, which may be 0, and return the counter and what ends the loop."""
+def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:
+    """Begin a loop for a counter below n, which may be 0, in steps; return the counter and what ends the loop."""
     before, (test, body, out) = w.block, w.fresh_labels("test", "body", "out")
     w.put(f"br label %{test}")
     w.label(test)
@@ -116,7 +116,7 @@ def _count_to(w: Writer, n: str) -> tuple[str, Callable[[], None]]:
     w.label(body)
 
     def end() -> None:
-        following = w.assign(f"add i32 {i}, 1")
+        following = w.assign(f"add i32 {i}, {step}")
         variables.close([following])
         w.put(f"br label %{test}")
         w.label(out)

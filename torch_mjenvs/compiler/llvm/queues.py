@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..expr import Expr
 from ..region_ops import Queue
 from .arrays import in_memory, of_lane
 from .buffers import in_every_lane
 from .control import Variables, named_by_its_form, put_own, select
+from .for_each import count_to
 from .writer import Moved, Row, Writer
 
 
@@ -17,7 +16,7 @@ def queue(w: Writer, e: Expr) -> None:
     region_op: Queue = e.attr
     count = w.assign(f"fptosi {w.types.of('f')} {w.value(e.args[0], 'f')} to {w.types.of('i')}")
     if w.types.lanes == 1:
-        i, close = _loop(w, count, 1)
+        i, close = count_to(w, count)
         w.names[region_op.counter], w.names[region_op.there] = i, "true"
         w.region(region_op.body)
         put_own(w, region_op, region_op.there)
@@ -26,7 +25,7 @@ def queue(w: Writer, e: Expr) -> None:
     if e.region.mask is not True:
         count = select(w, w.value(e.region.mask, "b"), count, w.types.constant("i", 0), "i")
     rows, lanes, total = _line_up(w, count, region_op.most)
-    i, close = _loop(w, total, w.types.lanes)
+    i, close = count_to(w, total, w.types.lanes)
     row, lane = (_vector_at(w, line, i) for line in (rows, lanes))
     w.names[region_op.counter] = row
     numbers = ", ".join(f"i32 {k}" for k in range(w.types.lanes))
@@ -78,23 +77,6 @@ def _line_up(w: Writer, count: str, most: int) -> tuple[str, str, str]:
 def _vector_at(w: Writer, array: str, i: str) -> str:
     at = w.assign(f"getelementptr i32, {w.types.own} {array}, i32 {i}")
     return w.assign(f"load {w.types.of('i')}, {w.types.own} {at}, align 4")
-
-
-def _loop(w: Writer, n: str, step: int) -> tuple[str, Callable[[], None]]:
-    """Begin a loop for a counter from 0 below n, in steps, and return the counter and what ends the loop."""
-    before, (head, out) = w.block, w.fresh_labels("head", "out")
-    w.put(f"br i1 {w.assign(f'icmp sgt i32 {n}, 0')}, label %{head}, label %{out}")
-    w.label(head)
-    variables = Variables(w, before)
-    i = variables.add(w.fresh("i"), "i32", "0")
-
-    def close() -> None:
-        following = w.assign(f"add i32 {i}, {step}")
-        variables.close([following])
-        w.put(f"br i1 {w.assign(f'icmp slt i32 {following}, {n}')}, label %{head}, label %{out}")
-        w.label(out)
-
-    return i, close
 
 
 ROWS: dict[str, Row] = {"queue": queue, "entry": named_by_its_form}

@@ -45,6 +45,7 @@ FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 MOST_CONTACTS = 100  # with the world, written out one by one, for which there may be two loops
 
+
 @stage(
     reads="precision qpos qvel act ctrl qacc_warmstart odof M qfrc_smooth constraints",
     computes="qacc_solver solver_niter",

@@ -206,15 +206,11 @@ def _group(
     def cone(i: Any) -> Cone:
         return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
 
-    def place(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-        dist, p, frame = tables.contact(i)
-        return dist, list(tables.arms(i, p)), frame
-
     def again() -> ContactGroup:
         anew = tables.recomputed()
         return _group(m, anew, moving, touching, refine, Computed(functools.partial(_row, anew, moving)))
 
-    return ContactGroup(tables.batch, touching, rows, cone, place, refine, again)
+    return ContactGroup(tables.batch, touching, rows, cone, tables.place, refine, again)
 
 
 def _row(tables: PairTables, moving: Records, i: Any) -> dict[Hashable, Any]:

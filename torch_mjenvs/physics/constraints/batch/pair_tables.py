@@ -232,6 +232,13 @@ class PairTables:
         """Move a point of contact i to the origins of the trees of the first and the second body."""
         return (p if self.batch.one_tree else sub(p, self._offset(i))), p
 
+    def place(self, i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
+        """Compute the distance of contact i, its point from the origins of the trees of the first body and of the
+        second, and its frame.
+        """
+        dist, p, frame = self.contact(i)
+        return dist, list(self.arms(i, p)), frame
+
     def row(self, i: Any, dist: Scalar) -> ContactRow:
         """The rows of contact i at a distance."""
         return ContactRow(TableRow(self, i), dist)

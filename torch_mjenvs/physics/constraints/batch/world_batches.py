@@ -113,8 +113,7 @@ class WorldBatch:
     def _row(self, i: Any) -> Row:
         """Compute contact i's point r from the origin of its body's tree, its axes, y0 of them (condim), D, friction.
         """
-        dist, p, frame = self.tables.contact(i)
-        arm1, arm2 = self.tables.arms(i, p)
+        dist, (arm1, arm2), frame = self.tables.place(i)
         sign, row = self._per_pair(self.signs, i), self.tables.row(i, dist)
         r = choose(sign > 0.0, arm2, arm1)
         y0 = row.y0(along(r, frame, self.tables.batch.condim, sign, self._of_body(self.velocity, i)))
@@ -152,12 +151,8 @@ class WorldBatch:
     ) -> Any:
         batch = self.tables.batch
 
-        def place(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-            dist, p, frame = self.tables.contact(i)
-            return dist, list(self.tables.arms(i, p)), frame
-
         return fold_in_loop(
-            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, place,
+            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.tables.place,
             lambda i: self._force(motion, i), wanted, by_body, visit, carry,
         )  # fmt: skip
 
