@@ -90,7 +90,7 @@ def step_from(
 ) -> dict[str, np.ndarray]:
     """Ours, one environment step from the same states."""
     engine = Engine(case.task(), STATES, dtype=dtype, autoreset_mode=AutoresetMode.DISABLED, device=device)
-    engine.set_state(torch.from_numpy(samples.qpos), torch.from_numpy(samples.qvel))
+    engine.set_state(*(torch.from_numpy(x).to(engine.device) for x in (samples.qpos, samples.qvel)))
     engine.action.copy_(torch.from_numpy(samples.action))
     engine.step()
     return {name: getattr(engine, name).double().cpu().numpy().copy() for name in ("obs", "reward", "terminated")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +49,7 @@ class Driver:
         self.machines: dict[Module, Machine] = {}
         self.entered = self.loaded = 0
         self.memory: list[tuple[int, int]] | None = None  # what a kernel over matrices may touch
+        self.threads: set[int] = set()  # of blocks of worlds that were launched
         self.allowed: dict[Module, int] = {}  # bytes of shared memory, by module
 
     def cuCtxGetCurrent(self) -> tuple:
@@ -108,7 +110,7 @@ class Driver:
         return self.answer, self.attributes[what]
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Module, threads: int, shared: int) -> tuple:
-        assert (threads, shared) == (NVIDIA.threads, 0)
+        assert (threads, shared) == (NVIDIA.warp, 0)
         return self.answer, 1 if self.calls[-1][2] <= self.narrow else 32
 
     def cuLaunchKernel(
@@ -121,17 +123,19 @@ class Driver:
         places = (ctypes.c_void_p * count).from_address(parameters)  # void** kernelParams
         values = [ctypes.c_uint64.from_address(place).value for place in places]
         if not any(values):
-            assert gx == 1 and f".maxntid {bx}\n" in "\n".join(machine.source)
+            assert (gx, bx) == (1, NVIDIA.warp)
             machine.run(values, gx, bx)
             self.calls.append(("reserve", stream))
             self.short -= 1
             return (self.answer or 2 * (self.short >= 0),)
         assert self.entered == self.context, "in the context that the module was loaded into, whatever the thread"
         if not self.answer:
-            over_worlds = bx == NVIDIA.threads
+            most = int(re.search(r"\.maxntid (\d+)\n", "\n".join(machine.source))[1])
+            over_worlds = most == NVIDIA.warp * NVIDIA.warps
             worlds = gx * bx >= values[-1] > (gx - 1) * bx
             assert worlds or not over_worlds, "a thread for each world, and no block for nothing"
-            assert f".maxntid {bx}\n" in "\n".join(machine.source)
+            assert bx in range(NVIDIA.warp, most + 1, NVIDIA.warp) if over_worlds else bx == most
+            self.threads |= {bx} if over_worlds else set()
             machine.run(values, gx, bx, None if over_worlds else self.memory, shared=shared)
         self.calls.append(("launch", stream))
         return (self.answer,)

@@ -1,7 +1,8 @@
 """Runs PTX on the CPU, thread by thread, to the bit as NVIDIA's manual of PTX defines it.
 
-The threads of a block run one after the other to where they wait for each other: to `bar.sync`, or to a shuffle with
-the other threads of the warp.
+The threads of a block run one after the other to where they wait for each other: to `bar.sync` or `bar.red`, or to a
+shuffle with the other threads of the warp. As on chips since Volta, nobody waits at a barrier for those that have
+ended.
 
 It knows the part of PTX that `compiler.cuda` makes, and refuses the rest. Each instruction becomes a line or two of
 LLVM IR for this machine, which run unoptimised over raw addresses: what is under test is the text, not how it was made.
@@ -167,6 +168,8 @@ class Job(ctypes.Structure):
         ("registers", ctypes.c_void_p),  # of all threads, and their local memory
         ("depots", ctypes.c_void_p),
         ("thread", ctypes.c_int64),
+        ("threads", ctypes.c_int64),  # of a block
+        ("ended", ctypes.c_void_p),  # of each of these, whether it has
     ]
 
 
@@ -182,7 +185,7 @@ class Statement:
     def registers(self) -> tuple[list[str], list[str]]:
         """Those written and those read."""
         found = [_REGISTER.findall(operand) for operand in self.operands]
-        written = [] if not found or self.name.startswith(("st.", "bra", "bar.")) else found.pop(0)
+        written = [] if not found or self.name.startswith(("st.", "bra", _WAIT)) else found.pop(0)
         return written, [r for operand in found for r in operand] + ([self.guard.lstrip("!")] if self.guard else [])
 
 
@@ -195,7 +198,7 @@ class Block:
     @property
     def waits(self) -> bool:
         """Whether threads wait for each other at its end."""
-        return bool(self.statements) and self.statements[-1].name in (_SHUFFLE, _WAIT)
+        return bool(self.statements) and self.statements[-1].name in _STOPS
 
 
 class PTXError(Exception):
@@ -212,7 +215,7 @@ _STATEMENT = re.compile(r"(?:@(!?%\w+) +)?([a-z][\w.]*)(?:\s+(.*))?;$")
 _UPPER = re.compile(r"\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%\w+)\}, (%\w+); \}$")  # LLVM's way to take the upper half
 _REGISTER = re.compile(r"%[A-Za-z]\w*(?!\w*\.)")  # %tid.x is none
 _OPERAND = re.compile(r"\{[^}]*\}|[^,\s][^,]*")
-_SHUFFLE, _WAIT = "shfl.sync.bfly.b32", "bar.sync"
+_STOPS = _SHUFFLE, _WAIT, _ANY = "shfl.sync.bfly.b32", "bar.sync", "bar.red.or.pred"
 _ADDRESS = re.compile(r"\[([%\w]+)(?:\+(-?\d+))?\]$")
 
 
@@ -268,9 +271,9 @@ class Program:
                     targets[-1].append(operands[0])
                     if guard is not None:
                         targets[-1].append(None)
-                if name in (_SHUFFLE, _WAIT):
+                if name in _STOPS:
                     targets[-1].append(None)
-                if name in ("bra", "bra.uni", "ret", _SHUFFLE, _WAIT):
+                if name in ("bra", "bra.uni", "ret", *_STOPS):
                     opened = False
             else:
                 raise PTXError(f"line {number}: {text!r} is not known")
@@ -364,14 +367,16 @@ class Machine:
         self._put("%depot = ptrtoint ptr %depot.p to i64")
         self._put("%shared = ptrtoint ptr %shared.p to i64")
         self._put("%mail = getelementptr i64, ptr %job, i32 17")
+        self._put("%ntid.at = getelementptr i64, ptr %job, i32 23")
+        self._put("%ntid = load i64, ptr %ntid.at")
         after = " ".join(f"i32 {k + 1}, label %a{k}" for k in self.stops)
         self._put(f"switch i32 %resume, label %b0 [ {after} ]")
         for k, s in self.stops.items():  # where a thread goes on
             self._lines.append(f"a{k}:")
-            if s.name == _SHUFFLE:
-                wide = self._assign("load i64, ptr %mail")
+            if s.name != _WAIT:
+                wide, width = self._assign("load i64, ptr %mail"), 32 if s.name == _SHUFFLE else 1
                 self._values = {}
-                self._write(s.operands[0], self._assign(f"trunc i64 {wide} to i32"), 32)
+                self._write(s.operands[0], self._assign(f"trunc i64 {wide} to i{width}"), width)
             self._put(f"br label %b{k + 1}")
         for k, block in enumerate(program.blocks):
             self._lines.append(f"b{k}:")
@@ -410,6 +415,8 @@ class Machine:
         if operand.startswith("%"):
             if operand in ("%tid.x", "%ctaid.x"):
                 return "%" + operand[1:-2]
+            if operand == "%ntid.x":
+                return self._assign("trunc i64 %ntid to i32")
             have = WIDTHS[self.program.kind(operand)]
             if cut and have > width:
                 return self._assign(f"trunc i{have} {self._read(operand, have)} to i{width}")
@@ -447,6 +454,10 @@ class Machine:
         elif s.name == _WAIT:
             if s.operands != ["0"]:
                 raise PTXError("no such barrier")
+        elif s.name == _ANY:
+            if s.operands[1] != "0":
+                raise PTXError("no such barrier")
+            self._put(f"store i64 {self._assign(f'zext i1 {self._read(s.operands[2], 1)} to i64')}, ptr %mail")
         elif s.name == _SHUFFLE:
             if s.operands[3:] != ["31", "-1"] or int(s.operands[2]) not in (1, 2, 4, 8, 16):
                 raise PTXError("no such shuffle")
@@ -548,8 +559,10 @@ class Machine:
         job = Job(
             last=(1, 2, len(ranges), 2 + len(given)), ranges=bounds.ctypes.data, room=len(visited),
             visited=visited.ctypes.data, parameters=values.ctypes.data, shared=own.ctypes.data,
-            shadows=places.ctypes.data if watched else None,
+            shadows=places.ctypes.data if watched else None, threads=threads,
         )  # fmt: skip
+        ended = np.empty(threads, np.uint8)
+        job.ended = ended.ctypes.data
         registers = np.empty((threads, max(1, self.registers)), np.int64)
         job.registers, job.depots = registers.ctypes.data, depots.ctypes.data
         ways: list[list[np.ndarray]] = []
@@ -557,31 +570,44 @@ class Machine:
             ways += [[] for _ in range(threads)]
             for x in (depots, own, registers):
                 x.fill(-1)
+            ended.fill(0)
             if shadows:
                 shadows[1].fill(0)
-            waited, at = 0, 0
+            waited, at, said = 0, 0, False
             while waited == 0 or at:
                 job.time = (block + 1) << 40 | waited << 16
-                warps = [range(k, min(k + WARP, threads)) for k in range(0, threads, WARP)]
-                stops = {self._warp(job, block, warp, at, visited, ways[block * threads :]) for warp in warps}
+                stops, says = set(), False
+                for k in range(0, threads, WARP):
+                    warp = range(k, min(k + WARP, threads))
+                    if not ended[k : warp.stop].all():
+                        mail = np.full(len(warp), said, np.int64)
+                        stops.add(self._warp(job, block, warp, at, mail, visited, ways[block * threads :]))
+                        says |= bool(mail[ended[k : warp.stop] == 0].any())
+                stops -= {0} if len(stops) > 1 else set()
                 if len(stops) > 1:
                     raise PTXError(f"block {block}: not all warps wait at the same barrier")
-                at, waited = stops.pop(), waited + 1
+                at, waited, said = stops.pop(), waited + 1, says
         if job.visits > job.room and self.trace:
             raise PTXError(f"{job.visits} visits of blocks, but room for {job.room}")
         return [np.concatenate(way) for way in ways] if self.trace else []
 
-    def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> list[np.ndarray]:
-        """`run` over the buffers of a kernel as `cuda` launches it; nothing else may be touched."""
+    def launch(
+        self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp
+    ) -> list[np.ndarray]:
+        """`run` over the buffers of a kernel as `cuda` launches it, in blocks of so many threads; nothing else may be
+        touched.
+        """
         parameters = [*(x.data_ptr() for x in tensors), worlds]
         memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
-        return self.run(parameters, -(-worlds // NVIDIA.threads), NVIDIA.threads, memory)
+        return self.run(parameters, -(-worlds // threads), threads, memory)
 
     def _warp(
-        self, job: Job, block: int, lanes: range, at: int, visited: np.ndarray, ways: list[list[np.ndarray]]
-    ) -> int:
-        """Run the threads of a warp to the next barrier, and say which; 0: to their end."""
-        mail = np.zeros(len(lanes), np.int64)
+        self, job: Job, block: int, lanes: range, at: int, mail: np.ndarray, visited: np.ndarray,
+        ways: list[list[np.ndarray]],
+    ) -> int:  # fmt: skip
+        """Run the threads of a warp to the next barrier, and say which; 0: to their end. `mail` is what each is told
+        where it goes on, and then what it says.
+        """
         some = [range(k, k + 1) for k in lanes] if self.trace else [lanes]
         while True:
             stops = set()
@@ -594,12 +620,13 @@ class Machine:
                     text = self.source[job.fault_line - 1].strip()
                     other = f", where thread {(job.raced_with & 65535) - 1} is" if job.raced_with else ""
                     raise PTXError(f"thread {job.thread} of block {block}: {text!r} at {job.fault_address:#x}{other}")
+            stops -= {0} if len(stops) > 1 else set()
             at = stops.pop()
             if stops or at < 0:
                 raise PTXError(f"block {block}: threads of a warp wait at different places")
-            if at == 0 or self.stops[at - 1].name == _WAIT:
+            if at == 0 or self.stops[at - 1].name != _SHUFFLE:
                 return at
-            mail = mail[np.arange(len(mail)) ^ int(self.stops[at - 1].operands[2])]
+            mail[:] = mail[np.arange(len(mail)) ^ int(self.stops[at - 1].operands[2])]
 
 
 # warps

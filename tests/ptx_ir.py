@@ -143,7 +143,9 @@ entry:
   %ranges = load ptr, ptr %ranges.p
   %shadows.p = getelementptr i64, ptr %job, i32 15
   %shadows = load ptr, ptr %shadows.p
-  %watched = icmp ne ptr %shadows, null
+  %have = icmp ne ptr %shadows, null
+  %not.local = icmp ne i32 %kind, 0
+  %watched = and i1 %have, %not.local
   %wide = zext i32 %kind to i64
   %small = icmp ult i64 %wide, 2
   %from = select i1 %small, i64 %wide, i64 2
@@ -281,7 +283,7 @@ full:
 }
 """
 # Runs some threads of a warp to where they wait for each other, and says where that is: 0 at their end, -1 at a fault,
-# -2 if it is not the same for all. @thread runs one.
+# -2 if it is not the same for all. Who has ended stays so, and nobody waits for it. @thread runs one.
 WARP_OF = """
 define i32 @warp(ptr %job, i32 %first, i32 %count, i32 %ctaid, i32 %resume, ptr %mails) {{
 entry:
@@ -299,16 +301,23 @@ entry:
   %depots.p = getelementptr i64, ptr %job, i32 21
   %depots = load ptr, ptr %depots.p
   %at.p = getelementptr i64, ptr %job, i32 22
+  %ended.p = getelementptr i64, ptr %job, i32 24
+  %ended = load ptr, ptr %ended.p
   br label %head
 head:
-  %k = phi i32 [ 0, %entry ], [ %next, %on ]
-  %before = phi i32 [ -1, %entry ], [ %stop, %on ]
+  %k = phi i32 [ 0, %entry ], [ %next, %go ], [ %next, %fine ], [ %next, %over ]
+  %before = phi i32 [ 0, %entry ], [ %before, %go ], [ %stop, %fine ], [ %before, %over ]
   %left = icmp ult i32 %k, %count
   br i1 %left, label %go, label %out
 go:
   %next = add i32 %k, 1
   %tid = add i32 %first, %k
   %wide = zext i32 %tid to i64
+  %ended.at = getelementptr i8, ptr %ended, i64 %wide
+  %was = load i8, ptr %ended.at
+  %gone = icmp ne i8 %was, 0
+  br i1 %gone, label %head, label %runs
+runs:
   %name = add i64 %wide, 1
   %stamp = or i64 %time, %name
   store i64 %stamp, ptr %stamp.p
@@ -330,17 +339,23 @@ go:
   store i64 %given, ptr %mail.at
   %line = load i64, ptr %line.p
   %fault = icmp ne i64 %line, 0
-  br i1 %fault, label %bad, label %fine
+  br i1 %fault, label %bad, label %ran
 bad:
   ret i32 -1
-fine:
+ran:
+  %ends = icmp eq i32 %stop, 0
+  br i1 %ends, label %over, label %waits
+over:
+  store i8 1, ptr %ended.at
+  br label %head
+waits:
   %same = icmp eq i32 %stop, %before
-  %begun = icmp eq i32 %k, 0
-  %well = or i1 %same, %begun
-  br i1 %well, label %on, label %parted
+  %first.one = icmp eq i32 %before, 0
+  %well = or i1 %same, %first.one
+  br i1 %well, label %fine, label %parted
 parted:
   ret i32 -2
-on:
+fine:
   br label %head
 out:
   ret i32 %before

@@ -4,6 +4,7 @@ the real one, and assembled by NVIDIA's assembler. It must give the same bits as
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -221,6 +222,19 @@ def test_control_forms(case, monkeypatch):
     monkeypatch.setattr(test_control, "by_kernel", by_ptx)
     CONTROL[case]()
     assert made
+
+
+TOGETHER = ["while", "while, to its limit", "while, done", "truth values", *(f"random {k}" for k in range(25))]
+
+
+@pytest.mark.parametrize("threads", [32, 128])
+@pytest.mark.parametrize("case", TOGETHER)
+def test_loops_whose_iterations_a_block_begins_together(case, threads, monkeypatch):
+    """Those of a block to which all its threads come; worlds beyond the last have ended before."""
+    run = Machine.launch
+    monkeypatch.setattr(Machine, "launch", lambda self, tensors, worlds: run(self, tensors, worlds, threads))
+    monkeypatch.setattr(cuda, "NVIDIA", dataclasses.replace(NVIDIA, together_from=0))
+    test_control_forms(case, monkeypatch)
 
 
 # the tasks
@@ -506,20 +520,28 @@ def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypa
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_an_environment(driver, monkeypatch, mode):
-    """Hopper through the launches for CUDA, beside the one on the CPU: all that it gives is the same."""
+@pytest.mark.parametrize(
+    ("name", "mode", "threads"),
+    [("Hopper", "NextStep", 32), ("Hopper", "SameStep", 64), ("HalfCheetah", "SameStep", 32), ("Walker2d", "NextStep", 64)],
+)
+def test_an_environment(driver, monkeypatch, name, mode, threads):
+    """A task through the launches for CUDA, beside the one on the CPU: all that it gives is the same.
+
+    On a GPU of one multiprocessor, a block has the warps of all worlds: of 48, the last is half full.
+    """
+    if threads > 32:
+        monkeypatch.setattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", 1)
 
     def steps(device_build: Callable | None) -> list:
         with monkeypatch.context() as patch:
             if device_build is not None:
                 patch.setattr(engine, "build", device_build)
                 patch.setattr(engine, "prepare", lambda *given: lambda: device_build(*given))
-            env = TorchVectorEnv("Hopper", 40, device="cpu", autoreset_mode=mode)
+            env = TorchVectorEnv(name, 40, device="cpu", autoreset_mode=mode, max_episode_steps=26)
             generator = torch.Generator().manual_seed(0)
             seen = [env.reset(seed=4)]
             for k in range(30):
-                seen.append(env.step(2 * torch.rand(40, 3, generator=generator) - 1))
+                seen.append(env.step(2 * torch.rand(40, env.single_action_space.shape[0], generator=generator) - 1))
                 if k == 20:
                     env.set_state(env.engine.qpos + 0.01, env.engine.qvel)
                     seen.append((env.engine.obs.clone(), env.engine.info))
@@ -530,8 +552,9 @@ def test_an_environment(driver, monkeypatch, mode):
     before = len(driver.calls)
     ours = steps(lambda recipe, device: cuda_kernel(recipe))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
+    assert driver.threads == {threads}
     theirs = steps(None)
-    assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"
+    assert any(bool((x[2] | x[3]).any()) for x in ours if len(x) == 5), "some episode ended"
 
     def same(a: Any, b: Any, name: str) -> None:
         if isinstance(a, torch.Tensor):

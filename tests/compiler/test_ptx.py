@@ -450,11 +450,23 @@ def test_a_race_is_seen(body, blocks, line):
         block(f"{body}bar.sync 0;\n", blocks=blocks)
 
 
+@pytest.mark.parametrize("there", [1, 32, 40, 64])
+def test_a_bit_of_any_thread_is_told_to_all_that_are_there(there):
+    """Those that have ended are not waited for, and what they had to say does not count."""
+    begin = f"setp.lt.u32 %p1, %r89, {there};\n@%p1 bra $on;\nret;\n$on:\n"
+    body = f"{begin}setp.eq.u32 %p2, %r89, {{}};\nbar.red.or.pred %p3, 0, %p2;\nselp.b32 %r2, 2, 1, %p3;\n{OUT}"
+    for k, said in ((there - 1, 2), (there, 1)):
+        np.testing.assert_array_equal(block(body.format(k)), np.where(np.arange(64) < there, said, 0))
+
+
+APART = "@%p1 bra $one;\nbar.sync 0;\nbra.uni $two;\n$one:\nbar.sync 0;\n$two:\n"
+
+
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ("setp.lt.u32 %p1, %r89, 32;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", "not all warps"),
-        ("setp.lt.u32 %p1, %r89, 40;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", "threads of a warp"),
+        (f"setp.lt.u32 %p1, %r89, 32;\n{APART}", "not all warps"),
+        (f"setp.lt.u32 %p1, %r89, 40;\n{APART}", "threads of a warp"),
         ("ld.shared.b32 %r2, [%rd90];\n", r"thread 0 of block 0: 'ld\.shared"),
         ("ld.global.b32 %r2, [%rd1];\n", r"thread 0 of block 0: 'ld\.global"),
     ],

@@ -86,16 +86,15 @@ def test_threads_wait_for_each_other_and_shuffle():
     np.testing.assert_array_equal(found, np.full(64, -1))  # what nobody wrote
 
 
-@pytest.mark.parametrize(
-    ("body", "shared", "fault"),
-    [
-        (f"{test_ptx.MINE}bar.sync 0;\n{test_ptx.ITS}{test_ptx.OUT}", 252, "byte 252 of shared memory"),
-        ("setp.lt.u32 %p1, %r89, 32;\n@%p1 bra $one;\nbar.sync 0;\n$one:\n", 256, "some warps wait for others"),
-    ],
-)
-def test_faults_of_blocks_are_seen(body, shared, fault):
-    with pytest.raises(SassError, match=fault):
-        in_blocks(body, shared)
+@pytest.mark.parametrize("there", [1, 32, 40, 64])
+def test_a_bit_of_any_thread_is_told_to_all_that_are_there(monkeypatch, there):
+    monkeypatch.setattr(test_ptx, "block", in_blocks)
+    test_ptx.test_a_bit_of_any_thread_is_told_to_all_that_are_there(there)
+
+
+def test_shared_memory_has_an_end():
+    with pytest.raises(SassError, match="byte 252 of shared memory"):
+        in_blocks(f"{test_ptx.MINE}bar.sync 0;\n{test_ptx.ITS}{test_ptx.OUT}", 252)
 
 
 # Of `choices`, select(0 <= |x|, 0, |x|) and select(0 <= |x|, |x|, 0): ptxas takes the comparison for true, though it is
@@ -119,6 +118,11 @@ def test_what_ptxas_does_to_an_absolute_value_that_is_nan():
 @pytest.mark.parametrize(("case",), slow_but([(case,) for case in test_cuda.CONTROL], {(x,) for x in SOME_FORMS}))
 def test_control_forms(by_machine_code, case, monkeypatch):
     test_cuda.test_control_forms(case, monkeypatch)
+
+
+@pytest.mark.parametrize("case", ["while, done", "truth values", "random 3", "random 11"])
+def test_loops_whose_iterations_a_block_begins_together(by_machine_code, case, monkeypatch):
+    test_cuda.test_loops_whose_iterations_a_block_begins_together(case, 128, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["13", "tree"])

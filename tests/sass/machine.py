@@ -116,7 +116,7 @@ class Machine:
         self.visits = np.zeros(len(self.code.instructions), np.uint64)
 
     def _launch(
-        self, tensors: Sequence[torch.Tensor], last: int, threads: int = NVIDIA.threads, shared: int = 0
+        self, tensors: Sequence[torch.Tensor], last: int, threads: int = NVIDIA.warp, shared: int = 0
     ) -> tuple[_Launch, list]:
         """The arguments of a launch over a kernel's buffers, and what they point to; `last` is the last argument."""
         values = np.array([*(x.data_ptr() for x in tensors), last], np.uint64)
@@ -130,9 +130,11 @@ class Machine:
         )  # fmt: skip
         return made, [values, bounds]
 
-    def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
-        """Run the kernel over its buffers as `cuda` launches it. Raises SassError for what a device would refuse."""
-        self._run(*self._launch(tensors, worlds), -(-worlds // NVIDIA.threads))
+    def launch(self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp) -> None:
+        """Run the kernel over its buffers as `cuda` launches it, in blocks of so many threads. Raises SassError for what
+        a device would refuse.
+        """
+        self._run(*self._launch(tensors, worlds, threads), -(-worlds // threads))
 
     def launch_blocks(
         self, tensors: Sequence[torch.Tensor], last: int, blocks: int, threads: int, shared: int

@@ -116,8 +116,9 @@ void Warp::release() {
 // -- operands ---------------------------------------------------------------------------------------------------------
 
 u32 Warp::constant(const Instruction& x, const Operand& o) const {
-  constexpr u32 STACK_POINTER = 0x28, DESCRIPTOR = 0x208, PARAMETERS = 0x210;
+  constexpr u32 BLOCK_SIZE = 0x0, STACK_POINTER = 0x28, DESCRIPTOR = 0x208, PARAMETERS = 0x210;
   if (o.index == 0) {
+    if (o.value == BLOCK_SIZE) return launch_.threads;
     if (o.value == STACK_POINTER) return STACK_TOP;
     if (o.value / 8 == DESCRIPTOR / 8) return 0;
     u64 k = (o.value - PARAMETERS) / 8;
@@ -416,6 +417,7 @@ void Warp::compute(const Instruction& x, u32 threads) {
       }
       return write(x, 0, out.data(), threads);
     }
+    case B2R: return write_truth(x, 1, says ? threads : 0, threads);
     case R2UR: return write(x, 0, whole(x, 1, room[0]), threads);
     case S2R: {
       const int which = x.operands[1].index;  // of what SPECIAL in decode.py names
@@ -693,9 +695,10 @@ bool Warp::control(const Instruction& x, u32 threads) {
       current_ = 0;
       return true;
     }
-    case BAR:
+    case BAR: case BARANY:
       if (threads != (started_ & ~exited_)) throw Fault(here, "a barrier of some threads");
       waiting = true;
+      says = x.operation == BARANY && (truth(x, 1) & threads);
       return false;
     case EXIT:
       go_on(current_ & ~threads);
@@ -713,7 +716,7 @@ void Warp::step(const Instruction& x, std::vector<Touched>* touched) {
   issued++;
   active += __builtin_popcount(threads);
   switch (x.operation) {
-    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP: case BAR: case WARPSYNC:
+    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP: case BAR: case BARANY: case WARPSYNC:
       if (control(x, threads)) return;
       break;
     case LDG: case STG: case LDL: case STL: case LDS: case STS: memory(x, threads, touched); break;
@@ -752,9 +755,9 @@ int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sa
       std::vector<std::unique_ptr<Warp>> all;
       for (u32 first = 0; first < launch->threads; first += LANES)
         all.push_back(std::make_unique<Warp>(*launch, block, first, std::min<u32>(LANES, launch->threads - first), &shared));
-      u32 at_barrier = 1;
+      bool at_barrier = true;
       while (at_barrier) {
-        at_barrier = 0;
+        at_barrier = false;
         try {
           for (u32 k = 0; k < warps; k++) {
             Warp& warp = *all[k];
@@ -767,9 +770,11 @@ int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sa
               visits[x.address / SIZE]++;
               warp.step(x);
             }
-            at_barrier += warp.waiting;
+            at_barrier |= warp.waiting;
           }
-          if (at_barrier && at_barrier < warps) throw Fault(0, "some warps wait for others that have ended");
+          bool said = false;  // since Volta, nobody waits for those that have ended
+          for (auto& warp : all) said |= warp->waiting && warp->says;
+          for (auto& warp : all) warp->says = said;
         } catch (const Fault& fault) {
           *where = fault.address;
           std::string text = "block " + std::to_string(block) + ": " + fault.what();

@@ -32,7 +32,7 @@ constexpr u32 ZERO = 255, TRUE = 7;  // RZ, PT
   OP(LEAHI, INTEGER) OP(SHL, INTEGER) OP(SHR, INTEGER) OP(SAR, INTEGER) OP(SHL64HI, INTEGER) OP(LOP3, INTEGER)        \
   OP(PLOP3, INTEGER) OP(ISETP, INTEGER) OP(IMAD, FLOAT) OP(IMADHI, FLOAT) OP(IMADWIDE, FLOAT) OP(LDC, CONSTANT)       \
   OP(LDG, MEMORY) OP(STG, MEMORY) OP(LDL, MEMORY) OP(STL, MEMORY) OP(LDS, MEMORY) OP(STS, MEMORY) OP(SHFL, SPECIAL)   \
-  OP(SHR64, INTEGER) OP(PRMT, INTEGER) OP(BAR, BRANCH) OP(WARPSYNC, BRANCH) OP(BRA, BRANCH) OP(BSSY, BRANCH)          \
+  OP(SHR64, INTEGER) OP(PRMT, INTEGER) OP(B2R, SPECIAL) OP(BAR, BRANCH) OP(BARANY, BRANCH) OP(WARPSYNC, BRANCH) OP(BRA, BRANCH) OP(BSSY, BRANCH)          \
   OP(BSYNC, BRANCH) OP(BREAK, BRANCH) OP(CALL, BRANCH) OP(RET, BRANCH) OP(EXIT, BRANCH) OP(NOP, BRANCH)
 
 enum Operation : u16 {
@@ -111,6 +111,7 @@ class Warp {
   Warp(const Launch& launch, u32 block, u32 first_thread, u32 threads, std::vector<u8>* shared = nullptr);
 
   bool waiting = false;  // for the other warps of the block
+  bool says = false;     // what it says there, and is told when all have come
   bool done() const { return !(started_ & ~exited_); }
   // The next instruction: of the threads that run now, or, when these have come to a barrier or to the end, of others.
   const Instruction& next();

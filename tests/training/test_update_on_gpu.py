@@ -302,33 +302,19 @@ def test_several_processes_have_torch():
         ppo.make(env, {"minibatch": 64}, 0, {}, Share(0, 2), "compiled", "float32")
 
 
-@pytest.mark.parametrize("device", ["stand-in", "cuda"])
-def test_minibatches_are_those_of_the_cpu(device, request):
-    """Three of them, on a GPU where there is one: of HalfCheetah's networks, with all its chunks and parts."""
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("there is no GPU")
-    if device == "stand-in":
-        request.getfixturevalue("gpu")
-    theirs = learner(17, 6, 64, 100, compile=False)
-    ours, there = learner(17, 6, 64, 100, compile=False), torch.device("cuda" if device == "cuda" else "cpu")
-    net = ours.net = ppo.ActorCritic(17, 6, [64, 64], [64, 64], "tanh", -1.0, there)
-    net.theta.copy_(theirs.net.theta)
-    ours.lr, ours.frames = ours.lr.to(there), ours.frames.to(there)
-    ours.optimizer = torch.optim.Adam([net.theta], ours.lr, eps=1e-5, fused=True, capturable=device == "cuda")
-    update = update_of(ours)
-    order = torch.randperm(400)[:300]
-    found = update(ours.frames, order.to(there)).cpu()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
-        cpus = update_of(theirs)
-    expected = of_the_cpu(cpus, theirs.frames, order)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
-    same(update.parameters.cpu(), cpus.parameters)
-    same(net.theta.cpu(), theirs.net.theta)
+def test_minibatches_of_halfcheetah_are_those_of_the_cpu(gpu):
+    """Three of them, with all chunks and parts of its networks; and the same bits the second time."""
+    ours, theirs = (learner(17, 6, 64, 100, compile=False) for _ in range(2))
+    update, cpus = update_of(ours), update_of(theirs)
+    start, order = ours.net.theta.clone(), torch.randperm(400)[:300]
+    found = update(ours.frames, order)
+    torch.testing.assert_close(found, of_the_cpu(cpus, theirs.frames, order), rtol=1e-5, atol=1e-6)
+    same(update.parameters, cpus.parameters)
+    same(ours.net.theta, theirs.net.theta)
     before = update.parameters.clone()
-    net.theta.copy_(learner(17, 6, 64, 100, compile=False).net.theta)
+    ours.net.theta.copy_(start)
     ours.optimizer.state.clear()
-    update(ours.frames, order.to(there))
+    update(ours.frames, order)
     assert torch.equal(update.parameters, before), "the same bits each time"
 
 

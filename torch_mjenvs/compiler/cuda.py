@@ -96,8 +96,8 @@ class Code:
 class Kernel(launch.Kernel):
     """A program loaded on one GPU.
 
-    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks a multiprocessor holds at
-    once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
+    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks of a warp a multiprocessor
+    holds at once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
     kernels of a process: for the largest, and as many threads as the GPU can hold, however many worlds there are.
     """
 
@@ -114,22 +114,21 @@ class Kernel(launch.Kernel):
 
     def _share_out(self) -> int:
         """Have as much of a multiprocessor's memory as may be serve as L1, where spilled values live; the number of
-        blocks that it then holds.
+        blocks of a warp that it then holds.
 
         No shared memory is used, but of it the system takes some for each block: asked for none, the driver leaves
         room for 8 blocks on newer chips, where registers allow up to 32.
         """
         cuda, get = _driver(), self.code.attribute
-        warps = -(-NVIDIA.threads // 32)
         quarter = get("MAX_REGISTERS_PER_MULTIPROCESSOR") // 4  # each of four schedulers has its own
-        most = 4 * (quarter // (-(-32 * self.registers // 256) * 256)) // warps  # registers are given out by 256
-        most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // NVIDIA.threads, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
+        most = 4 * (quarter // (-(-32 * self.registers // 256) * 256))  # registers are given out by 256
+        most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // NVIDIA.warp, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
         taken = 100 * most * get("RESERVED_SHARED_MEMORY_PER_BLOCK") // get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
         carveout = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         blocks = 0
         for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
             _check(cuda.cuFuncSetAttribute(self.code.function, carveout, percent))
-            found = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.threads, 0)
+            found = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.warp, 0)
             blocks = int(_check(found))
             if blocks >= most:
                 break
@@ -148,7 +147,7 @@ class Kernel(launch.Kernel):
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
         answer = _retry_without_cache(
-            lambda: launch_kernel(self.code.function, 1, 1, 1, NVIDIA.threads, 1, 1, 0, stream, nothing.address, 0)
+            lambda: launch_kernel(self.code.function, 1, 1, 1, NVIDIA.warp, 1, 1, 0, stream, nothing.address, 0)
         )
         if int(answer[0]) == OUT_OF_MEMORY:
             free, total = torch.cuda.mem_get_info()
@@ -204,11 +203,21 @@ class Arguments:
         self._values[k] = value
 
 
+def block_size(worlds: int, multiprocessors: int) -> int:
+    """Return how many threads a block has: the warps of a multiprocessor, which may wait for each other, up to a limit.
+
+    With few worlds this is one warp, so that they are spread over all multiprocessors.
+    """
+    warps = -(-worlds // NVIDIA.warp)
+    return NVIDIA.warp * min(NVIDIA.warps, -(-warps // multiprocessors))
+
+
 class _Run:
     """The kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
-        self._kernel, self._blocks = kernel, -(-worlds // NVIDIA.threads)
+        self._kernel, self._threads = kernel, block_size(worlds, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
+        self._blocks = -(-worlds // self._threads)
         self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
@@ -222,7 +231,7 @@ class _Run:
             for _ in range(times):
                 _check(
                     self._launch(
-                        code.function, self._blocks, 1, 1, NVIDIA.threads, 1, 1, 0, stream, self._parameters, 0
+                        code.function, self._blocks, 1, 1, self._threads, 1, 1, 0, stream, self._parameters, 0
                     )
                 )
 

@@ -10,9 +10,10 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ..expr import Expr
-from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While
+from ..expr import Expr, Region
+from ..region_ops import IterArg, OwnPut, PuttingLoop, RegionOp, Repeat, When, While
 from .arrays import in_memory, of_lane, own_places, place, place_in_lane
+from .gpu import Gpu
 from .writer import Row, Writer
 
 
@@ -88,6 +89,8 @@ def repeat(w: Writer, e: Expr) -> None:
     head, out = w.fresh_labels("head", "out")
     some = (w.assign(f"icmp sgt i32 {times}, 0"), out) if maybe_none else None
     variables, iter_args, i = _open(w, region_op, head, some)
+    if e.region in w.common and not maybe_none:
+        w.common.add(region_op.body)
     w.region(region_op.body)
     put_own(w, region_op, e.region.mask)
     following = w.assign(f"add i32 {i}, 1")
@@ -107,6 +110,9 @@ def repeat(w: Writer, e: Expr) -> None:
 def while_(w: Writer, e: Expr) -> None:
     """Write a loop with its test between head and body."""
     region_op: While = e.attr
+    if w.gpu and e.region in w.common and operations(region_op.body) >= w.gpu.together_from:
+        _while_together(w, region_op, w.gpu)
+        return
     head, body, out = w.fresh_labels("head", "body", "out")
     variables, iter_args, i = _open(w, region_op, head)
     w.region(region_op.head)
@@ -120,6 +126,57 @@ def while_(w: Writer, e: Expr) -> None:
     back = [masked(w, region_op.active, x.after, x.variable, x.type) for x in iter_args]
     variables.close([w.assign(f"add i32 {i}, 1"), *back])
     w.put(f"br label %{head}")
+    w.label(out)
+    for x in iter_args:
+        if x.result in w.live:
+            w.names[x.result] = w.names[x.variable]
+
+
+def operations(region: Region) -> int:
+    """Count the operations of a region, with those of the regions in it."""
+    within = [x.attr.regions for x in region.nodes if isinstance(x.attr, RegionOp)]
+    return len(region.nodes) + sum(map(operations, itertools.chain(*within)))
+
+
+def _while_together(w: Writer, region_op: While, gpu: Gpu) -> None:
+    """Write such a loop for all threads of a block: they begin each iteration together, and leave it together.
+
+    Between iterations, those who are done wait for the others. So its warps run the same code at about the same time,
+    and a multiprocessor, which fetches code far more slowly than it runs it, fetches it once for all of them.
+    """
+    meet, test, head, body, met, out = w.fresh_labels("meet", "test", "head", "body", "met", "out")
+    variables = Variables(w, w.block)
+    w.put(f"br label %{meet}")
+    w.label(meet)
+    i = w.names[region_op.counter] = variables.add(w.fresh("i"), "i32", "0")
+    going = variables.add(w.fresh("going"), "i1", "true")
+    iter_args = add_iter_args(w, variables, region_op.iter_args)
+    some = w.assign(f"call i1 @{gpu.any_thread}(i32 0, i1 {going})")
+    w.put(f"br i1 {some}, label %{test}, label %{out}")
+    w.label(test)
+    w.put(f"br i1 {going}, label %{head}, label %{met}")
+    w.label(head)
+    w.region(region_op.head)
+    active = w.value(region_op.active, "b")
+    left = w.assign(f"icmp slt i32 {i}, {region_op.limit}")
+    go = w.assign(f"and i1 {active}, {left}")
+    tested = w.block
+    w.put(f"br i1 {go}, label %{body}, label %{met}")
+    w.label(body)
+    w.region(region_op.body)
+    put_own(w, region_op, region_op.active)
+    new = ["true", w.assign(f"add i32 {i}, 1"), *(w.value(x.after, x.type) for x in iter_args)]
+    done = w.block
+    w.put(f"br label %{met}")
+    w.label(met)
+    old = ["false", i, *(w.names[x.variable] for x in iter_args)]
+    types = ["i1", "i32", *(w.types.of(x.type) for x in iter_args)]
+    going, *back = [
+        w.assign(f"phi {t} [ {a}, %{test} ], [ {a}, %{tested} ], [ {b}, %{done} ]")
+        for t, a, b in zip(types, old, new, strict=True)
+    ]
+    variables.close([back[0], going, *back[1:]])
+    w.put(f"br label %{meet}")
     w.label(out)
     for x in iter_args:
         if x.result in w.live:

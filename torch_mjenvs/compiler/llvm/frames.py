@@ -44,9 +44,11 @@ def render(program: Program, lanes: int) -> str:
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     """The IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: a thread is one world."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
+    w.gpu, w.common = gpu, {program.trace.top}
     w.put(f"%thread = call i32 @{gpu.thread}()")
     w.put(f"%block = call i32 @{gpu.block}()")
-    w.put(f"%before = mul i32 %block, {gpu.threads}")
+    w.put(f"%size = call i32 @{gpu.size}()")
+    w.put("%before = mul i32 %block, %size")
     w.put("%index = add i32 %before, %thread")
     w.put("%world = zext i32 %index to i64")
     w.put("%there = icmp ult i64 %world, %worlds")
@@ -57,7 +59,7 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     w.label("end")
     w.put("ret void")
     arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))] + ["i64 %worlds"]
-    attributes = gpu.attributes.format(threads=gpu.threads)
+    attributes = gpu.attributes.format(threads=gpu.warp * gpu.warps)
     head = f"define {gpu.convention} void @kernel({', '.join(arguments)}) {attributes}"
     return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *w.arrays, *w.lines, "}"])
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..expr import Expr, Region
 from ..lower import Code
 from ..region_ops import RegionOp
+from .gpu import Gpu
 from .types import Types
 
 Row = Callable[["Writer", Expr], None]
@@ -87,6 +88,8 @@ class Writer(Text):
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
         self.moved: Moved | None = None  # in a queue
+        self.gpu: Gpu | None = None  # that has a thread for each world
+        self.common: set[Region] = set()  # to which all threads of a block come that are worlds
         self.longest = 0  # lines of a block, from which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:

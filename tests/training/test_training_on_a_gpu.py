@@ -1,0 +1,115 @@
+"""Training on a real GPU: `pytest --device cuda tests/training/test_training_on_a_gpu.py`.
+
+What the CUDA graphs of an iteration replay is what their functions do when they are called, to the bit, and the
+compiled kernels give the CPU's. `test_update_as_a_graph.py` and `test_update_on_gpu.py` show as much of it as can be
+shown without a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from test_compiled_update import learner
+from test_update_on_gpu import of_the_cpu, same, update_of
+
+from torch_mjenvs.compiler.matrices import can_build
+from torch_mjenvs.training import ppo, train, worlds
+from torch_mjenvs.training.compiled import on_gpu
+from torch_mjenvs.training.networks import Replayed
+
+ON_GPU = torch.get_default_device().type == "cuda"
+pytestmark = [
+    pytest.mark.usefixtures("no_gradients"),
+    pytest.mark.usefixtures("no_default_device"),
+    pytest.mark.skipif(not ON_GPU, reason="needs a GPU"),
+]
+THERE = torch.device("cuda", 0)
+SMALL = ["--env", "TorchHopper-v0", "--device", "cuda", "--num-envs", "64", "--horizon", "16", "--minibatch", "256"]
+SMALL += ["--actor", "16,16", "--critic", "24", "--episodes", "2", "--evaluations", "0"]
+SMALL += ["--target-kl", "0.01"]  # else the rate falls with the length of the whole run
+
+
+def agent(compiled: bool, **instead: Any) -> ppo.PPO:
+    torch.manual_seed(0)
+    usual = dict(num_envs=64, horizon=16, minibatch=256, epochs=2, actor=[16], critic=[16], learning_rate=1e-2)
+    env = worlds.make("TorchHopper-v0", 64, "cuda")
+    return ppo.PPO(env, ppo.Settings(**ppo.settings("TorchHopper-v0", **usual | instead)), 0, compiled=compiled)
+
+
+@pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add")
+def test_minibatches_are_those_of_the_cpu():
+    """Three of them, of HalfCheetah's networks, with all its chunks and parts; and the same bits the second time."""
+    theirs = learner(17, 6, 64, 100, compile=False)
+    ours = learner(17, 6, 64, 100, compile=False)
+    net = ours.net = ppo.ActorCritic(17, 6, [64, 64], [64, 64], "tanh", -1.0, THERE)
+    net.theta.copy_(theirs.net.theta)
+    ours.lr, ours.frames = ours.lr.to(THERE), ours.frames.to(THERE)
+    ours.optimizer = torch.optim.Adam([net.theta], ours.lr, eps=1e-5, fused=True, capturable=True)
+    update = update_of(ours)
+    order = torch.randperm(400)[:300]
+    found = update(ours.frames, order.to(THERE)).cpu()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+        cpus = update_of(theirs)
+    expected = of_the_cpu(cpus, theirs.frames, order)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
+    same(update.parameters.cpu(), cpus.parameters)
+    same(net.theta.cpu(), theirs.net.theta)
+    before = update.parameters.clone()
+    net.theta.copy_(learner(17, 6, 64, 100, compile=False).net.theta)
+    ours.optimizer.state.clear()
+    update(ours.frames, order.to(THERE))
+    assert torch.equal(update.parameters, before), "the same bits each time"
+
+
+@pytest.mark.parametrize("target_kl", [0.0, 0.01])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_graphs_replay_is_what_their_functions_do(compiled, target_kl):
+    """Seven iterations, of which graphs make the last four, beside seven without graphs of the learner."""
+    ours, theirs = (agent(compiled, target_kl=target_kl) for _ in range(2))
+    graphs = [name for name, x in vars(theirs).items() if isinstance(x, Replayed)]
+    for name in graphs:
+        setattr(theirs, name, getattr(theirs, name).function)
+    for k in range(7):
+        for each in (ours, theirs):
+            torch.manual_seed(k)
+            each.iterate()
+        assert torch.equal(ours.net.theta, theirs.net.theta), k
+        assert torch.equal(ours.learned, theirs.learned), k
+    assert ours.rollout._graph is not None
+    captured = {name for name in graphs if getattr(ours, name).graph is not None}
+    assert captured == ({"learn_compiled"} if compiled else {"learn_in", "advantages_in_torch", "returns_in_torch"})
+    assert not str(ours.faults())
+
+
+def test_an_iteration_with_compiled_kernels_is_the_one_in_torch():
+    ours, theirs = agent(True), agent(False)
+    for each in (ours, theirs):
+        torch.manual_seed(0)
+        each.iterate()
+    torch.testing.assert_close(ours.frames, theirs.frames, rtol=1e-3, atol=1e-3)  # with TF32 in torch's products
+    torch.testing.assert_close(ours.learned, theirs.learned, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("learned_by", ["torch", "compiled"])
+def test_a_run_and_its_continuation(tmp_path: Path, learned_by: str):
+    """Trained, scored here and in Gymnasium; what is resumed goes on to the same weights, to the bit."""
+    weights = []
+    for folder, frames in (("whole", [6144]), ("resumed", [3072, 6144])):
+        out = str(tmp_path / folder)
+        for k, total in enumerate(frames):
+            resume = ["--resume"] if k else []
+            train.main([*SMALL, "--learner", learned_by, "--out", out, "--total-steps", str(total), *resume])
+        weights.append(torch.load(tmp_path / folder / "policy.pt", weights_only=True))
+        result = json.loads((tmp_path / folder / "result.json").read_text())
+        assert set(result["scores"]) == {"TorchHopper-v0", "Hopper-v5"} and result["frames"] == 6144
+    assert all(x.isfinite().all() for x in weights[0].values() if isinstance(x, torch.Tensor))
