@@ -9,6 +9,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import derive
 
 ROUND_AND_FLAT = {
@@ -29,7 +30,11 @@ def two(geoms: tuple[str, str], more: str = "") -> mujoco.MjModel:
 @torch.inference_mode()  # which takes a third less
 def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
     """Of each state the contacts that act: dist, point, normal."""
-    m = load(mjm)
+    with torch.device("cpu"):
+        return _found(load(mjm), states)
+
+
+def _found(m: Model, states: np.ndarray) -> list[list[np.ndarray]]:
     (candidate,) = derive(m, [torch.tensor(x) for x in states.T.copy()], [], None, []).candidates
     out: list[list[np.ndarray]] = [[] for _ in states]
     near = torch.as_tensor(candidate.near()).expand(len(states))

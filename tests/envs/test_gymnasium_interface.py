@@ -33,6 +33,7 @@ MODES = list(AutoresetMode)
 # -- Ids ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("name", TASKS)
 def test_make(name):
     env, real = gymnasium.make(f"Torch{name}-v0"), gymnasium.make(f"{name}-v5")
@@ -49,6 +50,7 @@ def test_make(name):
     assert [type(x) for x in results[1][1:4]] == [float, bool, bool]
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("name", TASKS)
 def test_check_env(name):
     with warnings.catch_warnings():
@@ -75,6 +77,7 @@ def test_single_is_the_vector_env(name):
             break
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_single_set_state():
     env = TorchEnv("Hopper")
     env.reset(seed=0)
@@ -87,6 +90,7 @@ def test_single_set_state():
     np.testing.assert_array_equal(env.qpos, qpos)
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("name", ["Hopper", "Humanoid"])
 def test_code_for_gymnasiums_mujoco_env_reads_the_same(name):
     """mjData of the present state, which a reference to it follows, and what MujocoEnv has beside."""
@@ -116,6 +120,7 @@ def test_code_for_gymnasiums_mujoco_env_reads_the_same(name):
     assert env.mujoco_renderer.data.qpos.tolist() == qpos.tolist()
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_writing_into_data_is_refused():
     env = TorchEnv("Hopper")
     env.reset(seed=0)
@@ -138,6 +143,7 @@ def test_make_vec():
         "TorchHopper-v0", num_envs=3, dtype=torch.float64, autoreset_mode="SameStep", healthy_reward=5.0
     )
     assert isinstance(env, TorchVectorEnv) and env.num_envs == 3
+    assert env.reset(seed=0)[0].shape == (3, 11)
     assert env.spec.id == "TorchHopper-v0" and env.engine.task.healthy_reward == 5.0
     assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP and env.metadata["render_fps"] == 125
     assert TorchVectorEnv.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
@@ -565,6 +571,7 @@ def test_truncation_as_registered():
     assert ends == [[False, False]] * 49 + [[True, True]]
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_single_is_gymnasiums_over_steps():
     env, real = gymnasium.make("TorchInvertedDoublePendulum-v0"), real_env("InvertedDoublePendulum")
     env.reset(seed=0)

@@ -77,6 +77,7 @@ def test_worlds_with_drawn_parameters_step_as_mujoco_with_theirs_over_several_ep
         assert (x[0] != x[1])[moving[0]].any(), f"{name} is the same in two worlds"
 
 
+@pytest.mark.usefixtures("no_default_device")
 def test_what_is_drawn_is_what_was_asked_for():
     drawn = {
         "body_mass": (0.5, 2.0),
@@ -271,6 +272,7 @@ def test_what_cannot_be_drawn_is_refused_by_name(what):
         make(randomize=randomize)
 
 
+@pytest.mark.usefixtures("no_default_device")
 def test_a_draw_of_the_user_s_own_is_never_taken_for_a_known_kernel():
     class Squared(Scale):
         def applied(self, x, by):

@@ -414,6 +414,7 @@ def test_inference_mode(native_autoreset):
     loss.backward()
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("arguments", [{}, {"num_envs": 2}])
 def test_torchrls_own_gymenv_makes_our_tasks(arguments):
     """It hands every environment a `frameskip`, and takes that back where the error is worded as Python's own is.

@@ -344,6 +344,7 @@ def test_activations_are_set_with_a_state():
     assert info["bad_state"].tolist() == [False, True, False] and terminated[1] and env.act.isfinite().all()
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_one_world_shows_its_activations():
     env = TorchEnv(Reach())
     env.reset(seed=0)

@@ -160,7 +160,7 @@ def test_ranges_without_an_end_forbid_nothing(number: str) -> None:
         sim = Simulation(mjm, 1, dtype=dtype)
         sim.qvel.fill_(0.3), sim.ctrl.fill_(0.5)
         sim.step(5)
-        np.testing.assert_allclose(sim.qpos[0].double(), d.qpos, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(sim.qpos[0].double().cpu(), d.qpos, rtol=0, atol=tolerance)
 
 
 def test_what_models_have_on_purpose_is_taken() -> None:

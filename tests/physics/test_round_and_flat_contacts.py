@@ -59,6 +59,11 @@ def scattered(name: str, n: int) -> str:
 MESHES = prism("wedge", 3) + prism("hexagon", 6) + scattered("pebble", 9) + scattered("rock", 40)
 
 
+@pytest.fixture(autouse=True)
+def on_tensors(no_default_device: None) -> None:
+    """Most tests here ask what a stage makes of tensors on the CPU; their worlds are where those of other tests are."""
+
+
 def contacts(m: Model, states: np.ndarray) -> list[list[np.ndarray]]:
     """Of each state, the contacts of the only pair of geoms: dist, point (3), normal (3) and tangents (6) in a row."""
     (candidate,) = derive(m, list(torch.tensor(states, device="cpu").T), [], None, []).candidates

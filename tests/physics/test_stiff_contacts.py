@@ -149,7 +149,7 @@ def test_trajectories_of_a_capsule_on_a_slippery_floor(friction):
     """2,000 steps: float64 with MuJoCo's, float32 with float64's, and what friction cannot take it keeps."""
     model = world(CAPSULE.format(z=0.2, turn="20 60"), friction)
     sims = {dtype: Simulation(model, 4, dtype=dtype) for dtype in (F32, F64)}
-    qvel = torch.tensor(np.random.default_rng(0).normal(0, 0.3, (4, 6)), dtype=F32)
+    qvel = torch.tensor(np.random.default_rng(0).normal(0, 0.3, (4, 6)), dtype=F32, device="cpu")
     d = mujoco.MjData(model)
     d.qvel[:] = qvel[0]
     for sim in sims.values():

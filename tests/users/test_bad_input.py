@@ -148,6 +148,7 @@ def test_huge_but_finite(name):
         assert env.qpos.abs().max() <= 1e10 and env.qvel.abs().max() <= 1e10
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_single_env_survives():
     env = TorchEnv("Hopper")
     env.reset(seed=0)
@@ -195,7 +196,7 @@ WRONG_ACTIONS = [
     (torch.zeros(4, 3).to_sparse(), TypeError, "actions must be a dense tensor, not a sparse_coo one"),
     (torch.nested.nested_tensor([torch.zeros(3)] * 4, layout=torch.jagged), TypeError, "not a nested one"),
     (torch.tensor(0.0), ValueError, r"not \(\)"),
-    ([torch.zeros(3, requires_grad=True)] * 4, TypeError, "requires grad"),
+    ([torch.zeros(3, requires_grad=True, device="cpu")] * 4, TypeError, "requires grad"),
 ]
 
 # All the same action.
@@ -306,6 +307,7 @@ def test_a_seed_is_whatever_is_a_whole_number(env, seed):
     assert (single.reset(seed=seed)[0] == single.reset(seed=3)[0]).all()
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 1.5}, {"seed": [1]}, {"options": "x"}])
 def test_wrong_resets_of_one_world(wrong):
     env = TorchEnv("Hopper")
@@ -480,6 +482,7 @@ def test_wrong_arguments(wrong, error, text):
         TorchVectorEnv(**({"task": "Hopper", "num_envs": 2} | wrong))
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 def test_wrong_arguments_of_one_world():
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         gymnasium.make("TorchHopper-v0", contact_cost_weight=1.0)
