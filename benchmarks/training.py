@@ -133,7 +133,7 @@ def profile(task: str, seconds: float, precision: str | None = None) -> dict[str
 
     env_id = f"Torch{task}-v0"
     settings = ppo.settings(env_id, "cpu")
-    ways = ppo.ways(argparse.Namespace(learner=None, precision=precision, device="cpu"))
+    ways = ppo.ways(argparse.Namespace(learner=None, precision=precision, device="cpu"), settings, ALONE)
     torch.manual_seed(0)
     env = worlds.make(env_id, settings["num_envs"], "cpu")
     agent = ppo.make(env, settings, 0, {}, ALONE, **ways)

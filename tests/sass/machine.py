@@ -131,8 +131,9 @@ class Machine:
         return made, [values, bounds]
 
     def launch(self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp) -> None:
-        """Run the kernel over its buffers as `cuda` launches it, in blocks of so many threads. Raises SassError for what
-        a device would refuse.
+        """Run the kernel over its buffers as `cuda` launches it, in blocks of so many threads.
+
+        Raises SassError for what a device would refuse.
         """
         self._run(*self._launch(tensors, worlds, threads), -(-worlds // threads))
 

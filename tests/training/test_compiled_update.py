@@ -7,6 +7,7 @@ import copy
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from torch_mjenvs.networks.tiles import FRAMES, Scratch
 from torch_mjenvs.training import compiled, ppo, runs, train
 from torch_mjenvs.training.compiled.minibatch import groups_of
 from torch_mjenvs.training.episodes import Episodes
+from torch_mjenvs.training.sharing import ALONE
 from torch_mjenvs.training.statistics import STATISTICS, measures
 
 pytestmark = [
@@ -512,12 +514,13 @@ def test_where_bfloat16_cannot_be_a_run_is_in_float32_and_says_so(flags, why, mo
 @pytest.mark.parametrize("fast", [True, False])
 def test_by_default_a_run_is_in_bfloat16_where_that_is_faster(fast, monkeypatch, capsys):
     monkeypatch.setattr(ppo, "why_no_bfloat16", lambda: None if fast else "it is slow")
-    chosen = train.chosen([])[1].parse_args
-    assert ppo.ways(chosen(["--device", "cpu"]))["precision"] == ("bfloat16" if fast else "float32")
-    assert ppo.ways(chosen(["--device", "cpu", "--precision", "float32"]))["precision"] == "float32"
-    assert ppo.ways(chosen(["--device", "cpu", "--learner", "torch"]))["precision"] == "float32"
+    parsed = train.chosen([])[1].parse_args
+    ways = partial(ppo.ways, settings={"actor": [64], "critic": [64]}, share=ALONE)
+    assert ways(parsed(["--device", "cpu"]))["precision"] == ("bfloat16" if fast else "float32")
+    assert ways(parsed(["--device", "cpu", "--precision", "float32"]))["precision"] == "float32"
+    assert ways(parsed(["--device", "cpu", "--learner", "torch"]))["precision"] == "float32"
     of_gpu = argparse.Namespace(learner=None, precision=None, device="cuda")
-    assert ppo.ways(of_gpu) == {"learner": "torch", "precision": "float32"}
+    assert ways(of_gpu) == {"learner": "compiled", "precision": "float32"}
     assert capsys.readouterr().err == ""
 
 

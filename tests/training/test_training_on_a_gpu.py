@@ -25,6 +25,7 @@ from torch_mjenvs.compiler.matrices import can_build
 from torch_mjenvs.training import ppo, train, worlds
 from torch_mjenvs.training.compiled import on_gpu
 from torch_mjenvs.training.networks import Replayed
+from torch_mjenvs.training.scores import first_episodes
 
 ON_GPU = torch.get_default_device().type == "cuda"
 pytestmark = [
@@ -98,6 +99,15 @@ def test_an_iteration_with_compiled_kernels_is_the_one_in_torch():
         each.iterate()
     torch.testing.assert_close(ours.frames, theirs.frames, rtol=1e-3, atol=1e-3)  # with TF32 in torch's products
     torch.testing.assert_close(ours.learned, theirs.learned, rtol=1e-2, atol=1e-3)
+
+
+def test_an_evaluation_in_a_graph_is_one_step_by_step():
+    """Of Hopper, whose episodes end at different times."""
+    learned, env = agent(True), worlds.make("TorchHopper-v0", 20, "cuda")
+    for _ in range(5):
+        learned.iterate()
+    found = [first_episodes(learned.act, env, 3, "cuda", by_rows) for by_rows in (True, False)]
+    assert torch.equal(found[0].returns, found[1].returns) and len(found[0].returns.unique()) > 5
 
 
 @pytest.mark.parametrize("learned_by", ["torch", "compiled"])

@@ -284,22 +284,21 @@ def test_iterations_are_those_of_torch_within_a_graph(gpu, monkeypatch, target_k
     assert graph.graph.launches == 1  # of all kernels of all minibatches
 
 
-def test_a_gpu_has_it_where_it_is_asked_for(capsys):
-    def ways(**given: str | None) -> dict[str, str]:
-        return ppo.ways(argparse.Namespace(**({"learner": None, "precision": None, "device": "cuda"} | given)))
+def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys):
+    def ways(widest: int = 64, ranks: int = 1, **given: str | None) -> dict[str, str]:
+        args = argparse.Namespace(**({"learner": None, "precision": None, "device": "cuda"} | given))
+        return ppo.ways(args, {"actor": [64, 64], "critic": [widest, 64]}, Share(0, ranks))
 
-    assert ways() == {"learner": "torch", "precision": "float32"}
+    assert ways() == ways(widest=256) == {"learner": "compiled", "precision": "float32"}
+    assert ways(widest=512) == ways(ranks=2) == {"learner": "torch", "precision": "float32"}
+    assert ways(widest=512, learner="compiled")["learner"] == "compiled"
+    with pytest.raises(SystemExit, match="--learner compiled cannot be: on a GPU it is for one process"):
+        ways(ranks=2, learner="compiled")
     assert ways(learner="compiled") == {"learner": "compiled", "precision": "float32"}
     assert ways(learner="torch") == {"learner": "torch", "precision": "float32"}
     assert capsys.readouterr().err == ""
     assert ways(learner="compiled", precision="bfloat16")["precision"] == "float32"
     assert "--precision bfloat16 is float32 here: it is for the CPU" in capsys.readouterr().err
-
-
-def test_several_processes_have_torch():
-    env = argparse.Namespace(device=torch.device("cuda"))
-    with pytest.raises(ValueError, match="--learner compiled on a GPU is for one process"):
-        ppo.make(env, {"minibatch": 64}, 0, {}, Share(0, 2), "compiled", "float32")
 
 
 def test_minibatches_of_halfcheetah_are_those_of_the_cpu(gpu):

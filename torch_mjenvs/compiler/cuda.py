@@ -96,9 +96,10 @@ class Code:
 class Kernel(launch.Kernel):
     """A program loaded on one GPU.
 
-    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks of a warp a multiprocessor
-    holds at once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
-    kernels of a process: for the largest, and as many threads as the GPU can hold, however many worlds there are.
+    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks of one warp a
+    multiprocessor holds at once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local
+    memory, once for all kernels of a process: for the largest, and as many threads as the GPU can hold, however many
+    worlds there are.
     """
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):

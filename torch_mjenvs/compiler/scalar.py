@@ -285,7 +285,8 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
         return torch.where(mask, _like(a, one), _like(b, one))
     numbers = [x for x in (a, b) if isinstance(x, (float, int))]
     dtype = _exact_dtype(*numbers) if float in map(type, numbers) else None
-    return torch.where(mask, *(torch.as_tensor(x, dtype=dtype, device=mask.device) for x in (a, b)))
+    x, y = (torch.as_tensor(x, dtype=dtype, device=mask.device) for x in (a, b))
+    return torch.where(mask, x, y)
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:

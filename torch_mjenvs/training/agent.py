@@ -75,8 +75,10 @@ class Algorithm(Protocol):
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags that are not settings."""
 
-    def ways(self, args: argparse.Namespace) -> dict[str, str]:
-        """Return what these flags chose: arguments of `make`, which results name. Raises SystemExit for bad ones.
+    def ways(self, args: argparse.Namespace, settings: Mapping[str, Any], share: Share) -> dict[str, str]:
+        """Return what flags, or else settings, chose: arguments of `make`, which results name.
+
+        Raises SystemExit for bad ones.
         """
 
     def make(

@@ -185,7 +185,7 @@ def train(
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
-                values["evaluation"] = evaluation(agent.act)
+                values["evaluation"] = evaluation(agent.act, getattr(agent, "acts_by_rows", False))
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
@@ -225,13 +225,13 @@ class Evaluation:
         self.run, self.args = run, args
         self.env: TorchVectorEnv | None = None  # made when first needed
 
-    def __call__(self, act: Callable[[Tensor], Tensor]) -> float:
+    def __call__(self, act: Callable[[Tensor], Tensor], by_rows: bool = False) -> float:
         run, args = self.run, self.args
         with torch.random.fork_rng(devices=[]):
             if self.env is None:
                 given = arguments(run["env"], run.get("task", {}))
                 self.env = make_to_score(run["env"], EVALUATED, args.device, **given)
-            return float(first_episodes(act, self.env, args.seed + 2, args.device).returns.mean())
+            return float(first_episodes(act, self.env, args.seed + 2, args.device, by_rows).returns.mean())
 
     def close(self) -> None:
         """Close the worlds."""

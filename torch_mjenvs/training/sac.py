@@ -363,7 +363,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of SAC that are not settings: there are none."""
 
 
-def ways(args: argparse.Namespace) -> dict[str, str]:
+def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) -> dict[str, str]:
     """Return how SAC is run: always in torch."""
     return {"learner": "torch", "precision": "float32"}
 

@@ -59,15 +59,15 @@ def scores(
     `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
     takes none, and is left out if there are any. The original's worlds are stepped by as many processes as there are
     cores, which does not change the scores. `meanwhile` is called once, if possible while those processes step.
-    `by_rows` says that an action has the same bits whatever other rows the policy sees with it: then no process waits
-    for another.
+    `by_rows` says that an action has the same bits whatever other rows the policy sees with it, as it has from compiled
+    kernels: then no process waits for another, and on a GPU the Torch task's steps are captured in a CUDA graph.
     """
     given = arguments(env_id, task or {})
     name = original(env_id, given)
     # First, as processes take half a second to start, in which the Torch task is made and scored.
     there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
     try:
-        found = {env_id: score(act, make_to_score(env_id, episodes, device, **given), seed, device)}
+        found = {env_id: score(act, make_to_score(env_id, episodes, device, **given), seed, device, by_rows)}
         if name and there and by_rows:
             with _one_thread():
                 found[name] = _side_by_side(act, there, seed, device, meanwhile)
@@ -93,9 +93,9 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
+def score(act: Act, env: VectorEnv | Shared, seed: int, device: str, by_rows: bool = False) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
-    found = first_episodes(act, env, seed, device)
+    found = first_episodes(act, env, seed, device, by_rows)
     env.close()
     return found
 
@@ -135,15 +135,17 @@ def _side_by_side(
     return Score(torch.cat([x.returns for x in found]))
 
 
-def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
-    """Score a policy over the first episode in each world after a reset with this seed."""
+def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str, by_rows: bool = False) -> Score:
+    """Score a policy over the first episode in each world after a reset with this seed; for `by_rows` see `scores`."""
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
     logged = inside.engine.layout.logged if isinstance(inside, TorchVectorEnv) else ()
     named = {name: torch.zeros_like(returns) for name in logged}
-    whole = isinstance(env, TorchVectorEnv) and env.device.type == "cpu" and env.engine.mode is AutoresetMode.SAME_STEP
-    steps = _rolled(act, cast(TorchVectorEnv, env), seed) if whole else _stepped(act, env, seed, device)
+    rolled = isinstance(env, TorchVectorEnv) and env.engine.mode is AutoresetMode.SAME_STEP
+    if rolled and env.device.type != "cpu":
+        rolled = by_rows  # another policy may do what a CUDA graph cannot hold
+    steps = _rolled(act, cast(TorchVectorEnv, env), seed) if rolled else _stepped(act, env, seed, device)
     while alive.any():
         reward, terminated, truncated, info = next(steps)
         ended = terminated | truncated
@@ -158,11 +160,12 @@ def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str) ->
 
 
 def _rolled(act: Act, env: TorchVectorEnv, seed: int) -> Iterator[Steps]:
-    """Reset a Torch task on the CPU, and make STEPS steps at a time, which takes half the time."""
+    """Reset a Torch task, and make STEPS steps at a time, which takes half the time, on a GPU a quarter."""
     env.reset(seed=seed)
-    rollout = env.capture(lambda obs: act(_floats(obs, "cpu")), STEPS)
+    rollout = env.capture(lambda obs: act(_floats(obs, str(env.device))), STEPS)
+    names = {"reward", "terminated", "truncated", BAD_STATE, *env.engine.layout.logged}
     while True:
-        data = rollout()
+        data = {name: x.cpu() for name, x in rollout().items() if name in names}
         yield data["reward"], data["terminated"], data["truncated"], data
 
 

@@ -65,8 +65,8 @@ def train(
     algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dict[str, Any], share: Share
 ) -> None:
     """Train, in this process's share of the worlds; the first process keeps the results."""
-    ways = algorithm.ways(args)
     settings = runs.chosen(env_id, args, partial(algorithm.settings, device=torch.device(args.device).type))
+    ways = algorithm.ways(args, settings, share)
     worlds = settings["num_envs"]
     if worlds % share.ranks:
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {share.ranks}")
