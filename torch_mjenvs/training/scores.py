@@ -143,8 +143,8 @@ def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str, by
     logged = inside.engine.layout.logged if isinstance(inside, TorchVectorEnv) else ()
     named = {name: torch.zeros_like(returns) for name in logged}
     rolled = isinstance(env, TorchVectorEnv) and env.engine.mode is AutoresetMode.SAME_STEP
-    if rolled and env.device.type != "cpu":
-        rolled = by_rows  # another policy may do what a CUDA graph cannot hold
+    if torch.device(device).type != "cpu":
+        rolled &= by_rows  # another policy may do what a CUDA graph cannot hold
     steps = _rolled(act, cast(TorchVectorEnv, env), seed) if rolled else _stepped(act, env, seed, device)
     while alive.any():
         reward, terminated, truncated, info = next(steps)
