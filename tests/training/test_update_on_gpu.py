@@ -27,13 +27,16 @@ from sass import machine as sass
 from test_compiled_update import SIZES, learner
 
 from benchmarks import cuda_code
+from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import cpu, cuda
 from torch_mjenvs.compiler.matrices import Kernel as CPUKernel
 from torch_mjenvs.compiler.matrices import build, can_build
 from torch_mjenvs.compiler.matrices.block_text import THREADS
 from torch_mjenvs.compiler.matrices.blocks import render
+from torch_mjenvs.envs.rollout import Rollout
 from torch_mjenvs.training import compiled, ppo, worlds
 from torch_mjenvs.training.compiled import on_gpu
+from torch_mjenvs.training.scores import first_episodes
 from torch_mjenvs.training.sharing import Share
 
 __all__ = ["driver"]  # a fixture
@@ -282,6 +285,33 @@ def test_iterations_are_those_of_torch_within_a_graph(gpu, monkeypatch, target_k
     assert isinstance(graph.graph, RecordedGraph) and seen.count("replay") >= 2
     assert not str(ours.faults())
     assert graph.graph.launches == 1  # of all kernels of all minibatches
+
+
+@pytest.mark.parametrize("count", [5, 16])
+def test_an_evaluation_in_a_graph_is_one_step_by_step(gpu, monkeypatch, count):
+    """Replayed by the stand-in, with the kernels of a GPU for the policy, whose actions are always in one place."""
+    seen, capture = record_graphs(monkeypatch), TorchVectorEnv.capture
+    learned = agent(OnTheStandIn)
+    learned.iterate()
+
+    def captured(env: TorchVectorEnv, policy: Any, steps: int) -> Rollout:
+        env.engine._ahead = None  # as on a GPU
+        rollout = capture(env, policy, steps)
+        rollout._capture()
+        return rollout
+
+    env = worlds.make("TorchHopper-v0", count, "cpu")
+    obs, _ = env.reset(seed=3)
+    returns, alive = torch.zeros(count, dtype=torch.float64), torch.ones(count, dtype=torch.bool)
+    while alive.any():
+        obs, reward, terminated, truncated, _ = env.step(learned.act(obs))
+        returns += reward * alive
+        alive &= ~(terminated | truncated)
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchVectorEnv, "capture", captured)
+        found = first_episodes(learned.act, env, 3, "cpu")
+    assert seen.count("replay") > 1 and len(found.returns.unique()) == count
+    assert torch.equal(found.returns, returns)
 
 
 def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys):
