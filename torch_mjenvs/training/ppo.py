@@ -534,7 +534,7 @@ def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) ->
         reason = "on a GPU it is for one process"
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
-    usual = on_cpu or max(*settings["actor"], *settings["critic"]) <= WIDEST
+    usual = on_cpu or max([*settings["actor"], *settings["critic"]], default=0) <= WIDEST
     compiled = not reason and (args.learner == "compiled" or (usual and args.learner is None))
     why = reason or (None if on_cpu else "it is for the CPU")
     if not why:
