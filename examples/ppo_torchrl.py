@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule, TensorDictSequential
+from tensordict.nn import AddStateIndependentNormalScale, CudaGraphModule, TensorDictModule, TensorDictSequential
 from torch import Tensor, nn
 from torchrl.envs import ExplorationType, set_exploration_type
 from torchrl.modules import MLP, IndependentNormal, ProbabilisticActor, RunningValueNorm, ValueOperator
@@ -116,7 +117,13 @@ class PPO:
             normalize_advantage=True, log_explained_variance=False, functional=False, device=device,
         )  # fmt: skip
         self.parameters = list(self.loss.parameters())
-        self.optimizer = torch.optim.Adam(self.parameters, lr=s.learning_rate, eps=1e-5, fused=True)
+        self.lr = torch.tensor(s.learning_rate, device=device)  # a tensor: a CUDA graph reads it
+        on_gpu = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(self.parameters, lr=self.lr, eps=1e-5, fused=True, capturable=on_gpu)
+        # With an entropy bonus or clipped values, TorchRL's loss looks at numbers, which a graph cannot.
+        if on_gpu and not s.entropy and not s.value_clip:
+            with warnings.catch_warnings(action="ignore"):  # that it takes TensorDict from PyTree
+                self.learn_from = CudaGraphModule(self.learn_from, warmup=3, in_keys=[], out_keys=[], device=device)
         self.returns = Returns(n, s.gamma, device)
         env.set_seed(seed)
         self.now = env.reset()
@@ -132,7 +139,7 @@ class PPO:
     def iterate(self) -> None:
         """One rollout and what is learnt from it."""
         progress = self.frames_seen / self.settings.total_steps
-        self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate * (1 - 0.9 * progress)
+        self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
         data = self.rollout()
         self.update(data)
         self.frames_seen += data.numel()
@@ -170,13 +177,17 @@ class PPO:
             order = torch.randperm(len(frames), device=frames.device)
             shuffled = frames.apply(lambda x: x.index_select(0, order))  # noqa: B023  all at once, which is cheaper
             for rows in shuffled.split(s.minibatch)[: len(frames) // s.minibatch]:
-                found = self.loss(rows)
-                loss = sum(x for name, x in found.items() if name.startswith("loss_"))
-                self.bad_updates += ~loss.detach().isfinite()
-                loss.backward()
-                nn.utils.clip_grad_norm_(self.parameters, s.max_grad_norm)
-                self.optimizer.step()
-                self.optimizer.zero_grad()
+                self.learn_from(rows)
+
+    def learn_from(self, rows: TensorDictBase) -> None:
+        """Learn from a minibatch; on a GPU, as one CUDA graph."""
+        found = self.loss(rows)
+        loss = sum(x for name, x in found.items() if name.startswith("loss_"))
+        self.bad_updates += ~loss.detach().isfinite()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
@@ -187,7 +198,7 @@ class PPO:
 
     def measures(self) -> dict[str, float]:
         """Numbers worth a curve."""
-        return {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+        return {"learning_rate": self.lr.item()}
 
     def faults(self) -> Faults:
         """What went wrong in the last iteration."""
@@ -216,6 +227,7 @@ class PPO:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loss.load_state_dict(state["networks"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.param_groups[0]["lr"] = self.lr  # not the copy of it in the state
         self.moments.load_state_dict(state["moments"])
         self.env.engine.load_state_dict(state["worlds"])
         self.returns.load_state_dict(state["returns"])

@@ -30,6 +30,18 @@ class Launches(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class NoWaiting(TorchDispatchMode):
+    """Fails where an operation makes the host wait for a device: to read a number, or to learn a shape."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero"}, name
+        if name.startswith("index"):
+            indices = [x for x in args[1] if isinstance(x, torch.Tensor)] if isinstance(args[1], (list, tuple)) else []
+            assert all(x.dtype != torch.bool for x in indices), f"{name} by a mask"
+        return func(*args, **(kwargs or {}))
+
+
 class RecordedGraph(Launches):
     """A stand-in for torch.cuda.CUDAGraph: torch's operations and kernels' launches within it are kept, with their
     tensors, and `replay` does them again at the same addresses.

@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch._dynamo
 from gymnasium.vector import AutoresetMode
-from test_wrappers import NoWaiting
+from launches import NoWaiting
 
 from torch_mjenvs import TASKS, Simulation, TorchEnv, TorchVectorEnv, wrappers
 from torch_mjenvs.compiler import cpu, cuda, devices, launch

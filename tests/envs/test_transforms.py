@@ -17,7 +17,7 @@ from gymnasium import wrappers as single
 from gymnasium.error import InvalidBound, ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import vector as stock
-from test_wrappers import NoWaiting
+from launches import NoWaiting
 
 from torch_mjenvs import TorchVectorEnv, wrappers
 

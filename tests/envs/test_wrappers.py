@@ -18,7 +18,7 @@ from gymnasium.error import InvalidBound
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as stock
 from gymnasium.wrappers.utils import RunningMeanStd
-from torch.utils._python_dispatch import TorchDispatchMode
+from launches import NoWaiting
 
 from torch_mjenvs import TorchVectorEnv, wrappers
 from torch_mjenvs.envs.wrappers import RunningMeanStd as OurMoments
@@ -343,18 +343,6 @@ def test_a_state_that_does_not_fit():
             env.load_state_dict(other.state_dict())
         after = env.state_dict()
         assert all(x.equal(after[name]) for name, x in before.items() if "start_times" not in name)
-
-
-class NoWaiting(TorchDispatchMode):
-    """Fails where an operation makes the host wait for a device: to read a number, or to learn a shape."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero"}, name
-        if name.startswith("index"):
-            indices = [x for x in args[1] if isinstance(x, torch.Tensor)] if isinstance(args[1], (list, tuple)) else []
-            assert all(x.dtype != torch.bool for x in indices), f"{name} by a mask"
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP])

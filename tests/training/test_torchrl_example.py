@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 import ppo_torchrl
+from launches import NoWaiting, record_graphs
+from tensordict.nn import CudaGraphModule, cudagraphs
 from torchrl.objectives.value import GAE
 
 from torch_mjenvs.training import runs
@@ -61,6 +64,62 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
     assert capsys.readouterr().out.count("score in Hopper-v5") == 2
     with pytest.raises(SystemExit, match="is of another run"):
         ppo_torchrl.main([*parted, "--resume", "--seed", "1"])
+
+
+def made(device: str = "cpu") -> ppo_torchrl.PPO:
+    torch.manual_seed(0)
+    instead = dict(num_envs=8, horizon=16, minibatch=32, epochs=2, actor=[16], critic=[16], learning_rate=1e-2)
+    settings = SimpleNamespace(**runs.settings("TorchHopper-v0", **instead))
+    return ppo_torchrl.PPO(ppo_torchrl.make_env("TorchHopper-v0", 8, device), settings, seed=0)
+
+
+def test_a_minibatch_can_be_a_cuda_graph(monkeypatch):
+    """Nothing in it waits for the device, and replayed by a stand-in for graphs it does what it does in torch."""
+    monkeypatch.setattr(ppo_torchrl, "CompiledMLP", torch.nn.Sequential)  # as which it runs on a GPU
+    ours, theirs = made(), made()
+    data = theirs.rollout().clone()
+    rows = data.select("seen", "action", "action_log_prob", "state_value", "value_target", "advantage").flatten()
+    theirs.learn_from(rows[:32].clone())
+    with NoWaiting():
+        theirs.learn_from(rows[32:64].clone())
+
+    seen = record_graphs(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+    monkeypatch.setattr(CudaGraphModule, "_check_device_and_grad", lambda *_: None)
+    for name in ("PYTREE_REGISTERED_TDS", "PYTREE_REGISTERED_LAZY_TDS"):  # which it would change for the whole process
+        monkeypatch.setattr(cudagraphs, name, ())
+    graph = CudaGraphModule(ours.learn_from, warmup=3, in_keys=[], out_keys=[])
+    ours.learn_from = lambda rows: graph(rows.clone().clear_device_())
+    ours.update(data)
+    ours.loss.load_state_dict(theirs.loss.state_dict())
+    for x, y in zip(ours.parameters, theirs.parameters, strict=True):
+        for name, moment in theirs.optimizer.state[y].items():
+            ours.optimizer.state[x][name].copy_(moment)
+    for rate in (1e-2, 3e-3):
+        for agent in (ours, theirs):
+            agent.lr.fill_(rate)
+            torch.manual_seed(1)
+            agent.update(data)
+        assert not any(agent.bad_updates for agent in (ours, theirs))
+        for x, y in zip(ours.parameters, theirs.parameters, strict=True):
+            torch.testing.assert_close(x, y, rtol=0, atol=1e-6)
+    assert seen.count("replay") >= 16
+
+
+@pytest.mark.skipif(HERE.type != "cuda", reason="needs a GPU")
+def test_a_minibatch_is_a_cuda_graph_on_a_gpu():
+    """Three iterations, beside those of a learner without graphs."""
+    ours, theirs = made("cuda"), made("cuda")
+    assert isinstance(ours.learn_from, CudaGraphModule)
+    theirs.learn_from = theirs.learn_from.module
+    for k in range(3):
+        for agent in (ours, theirs):
+            torch.manual_seed(k)
+            agent.iterate()
+            assert not str(agent.faults())
+        for x, y in zip(ours.parameters, theirs.parameters, strict=True):
+            torch.testing.assert_close(x, y, rtol=0, atol=1e-4)
 
 
 def test_what_the_policy_acts_on_is_what_it_was_trained_on():
