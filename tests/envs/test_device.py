@@ -222,9 +222,9 @@ def test_the_gpu_gives_the_cpus_bits(name, dtype, mode):
 
 @on_gpu
 @pytest.mark.parametrize("name", ["Hopper", "HalfCheetah"])
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 31, 32, 33, 1000])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 31, 32, 33, 1000, 8465, 20_001])
 def test_any_number_of_worlds(name, n):
-    """Worlds that do not fill a block, and the padding after them."""
+    """Worlds that do not fill a block, and the padding after them; large ones in blocks of several warps."""
     engines = [Engine(TASKS[name](), n, device=device) for device in ("cpu", HERE)]
     for engine in engines:
         engine.seed(1)
