@@ -7,8 +7,9 @@
 
 NVIDIA's ptxas makes the code, for `sm_90`. An emulator (tests/sass) runs a step's warps from states that random actions
 lead to, in the order and at the times of a multiprocessor, and so knows every address, every divergence, and how long
-ptxas itself expects instructions to take. What it cannot know is in `Chip`: assumptions until one measurement on a GPU
-corrects them. Writes results/cuda-limits.json and the table of docs/cuda.md.
+ptxas itself expects instructions to take. What it cannot know is in
+`Chip`: published, or fitted to what an H200 was measured to take. Writes results/cuda-limits.json and the table of
+docs/cuda.md, which says how near the model comes to the measurements.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_mjenvs.compiler import launch
+from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.envs.tasks.registry import TASKS
 
 from . import cuda_code
@@ -38,44 +40,58 @@ BEGIN, END = "<!-- written by benchmarks/cuda_limits.py -->", "<!-- end of what 
 class Chip:
     """One multiprocessor of an H100 or H200: cycles, bytes, bytes a cycle.
 
-    Published by NVIDIA: four schedulers, the units' widths, the sizes of L1 and L2, the memory's bandwidth. Measured by
-    others on such chips or on those before: latencies, L2's bandwidth, the sizes of the caches of instructions.
-    Assumed: what is marked so. To calibrate: measure by `benchmarks.gpu`, at 4,096 and 32,768 worlds, HalfCheetah
-    (latencies), Ant (instruction fetch) and Humanoid (L2); change what is marked until the table gives the same.
+    - *Published* by NVIDIA: four schedulers, the units' widths, the sizes of caches of data, the memory's bandwidth.
+    - *Measured* on an H200 on 2026-11-26, directly: the clock, what a branch takes, that L1 passes each store of a
+      spilled value on to L2, how large L1 is.
+    - *Fitted* to measurements of that day: times of steps at 4,096, 8,192 and 32,768 worlds, with and without loops
+      whose iterations a block begins together, and Nsight Compute's shares of waits, hits in caches and bytes from
+      memory for HalfCheetah, Ant and Humanoid. In brackets: what decides it.
+    - *Assumed*: no measurement here depends much on it.
+
+    Code comes from L2 into a cache that the multiprocessors of a part of the chip (a GPC) share, from there into one of
+    each multiprocessor, and from there into one of each scheduler. Of what multiprocessors share each has its part, as
+    if all asked for as much at any time. Only what none has asked for before comes at full speed, once for all.
     """
 
-    fetch_line: float = 128
+    fetch_line: float = 128  # assumed
     l0_bytes: float = 16 * 1024  # of each scheduler; assumed
-    prefetch_lines: float = 8  # assumed
-    l15_bytes: float = 128 * 1024
-    l15_latency: float = 30  # assumed
-    l15_rate: float = 64  # for all four schedulers; assumed
-    fetch_latency: float = 220  # from L2; assumed to be that of data
-    fetch_rate: float = 32  # assumed
-    l1_bytes: float = 248 * 1024  # of 256 KB, when no shared memory is asked for
-    l1_latency: float = 33
-    l1_lines_a_cycle: float = 1
-    l2_bytes: float = 50e6 / 132  # this multiprocessor's share; more where others have no work
-    l2_latency: float = 230
-    l2_rate: float = 24  # likewise
-    dram_latency: float = 550
-    dram_rate: float = 4.8e12 / 1.755e9 / 132  # likewise; an H200's
-    float_cycles: float = 1  # of a scheduler's unit, for a warp
+    l0_ahead_lines: float = 2  # that are asked for with each line; fitted (all tasks with one warp)
+    icache_bytes: float = 32 * 1024  # of a multiprocessor; fitted: Hopper's loop fits, HalfCheetah's does not
+    icache_latency: float = 10  # fitted (Hopper)
+    icache_rate: float = 64  # assumed
+    sharers: float = 132 / 8  # multiprocessors that share; published
+    gpc_bytes: float = 128 * 1024  # fitted: HalfCheetah's code fits, Ant's loop just so, Humanoid's does not
+    gpc_ahead_lines: float = 1  # fitted (all tasks with one warp)
+    gpc_latency: float = 20  # fitted (HalfCheetah, Walker2d)
+    gpc_rate: float = 128  # to all that share it; fitted (HalfCheetah, Walker2d, Ant)
+    fetch_latency: float = 150  # from L2; fitted (Humanoid)
+    fetch_rate: float = 28  # from L2, for all that share it; fitted (Humanoid)
+    l1_bytes: float = 224 * 1024  # of 256 KB, of which the driver leaves 32 to shared memory; measured
+    l1_latency: float = 33  # measured by others
+    l1_lines_a_cycle: float = 1  # assumed
+    l2_bytes: float = 42e6 / 132  # this multiprocessor's share, more where others have no work; of 50 MB; fitted (Ant)
+    l2_latency: float = 330  # fitted (Ant, Humanoid)
+    l2_rate: float = 24  # likewise; measured by others
+    dram_latency: float = 1300  # under load; fitted (Ant, Humanoid)
+    dram_rate: float = 4.8e12 / 1.98e9 / 132  # likewise; an H200's; published
+    float_cycles: float = 1  # of a scheduler's unit, for a warp; these are published
     wide_cycles: float = 2
     double_cycles: float = 2
     integer_cycles: float = 2
     special_cycles: float = 8
     memory_cycles: float = 2
-    special_latency: float = 22
-    constant_latency: float = 30
+    special_latency: float = 22  # measured by others
+    constant_latency: float = 30  # measured by others
     double_latency: float = 24  # assumed
     operands_read: float = 12  # until a store's registers may be written again; assumed
-    branch_cycles: float = 8  # that a taken branch costs; assumed
+    branch_cycles: float = 4  # that each instruction which may branch takes beyond what ptxas says; measured
+    meeting_cycles: float = 60  # from the last warp's coming to a barrier until all go on; fitted (Swimmer, Hopper)
     perfect_fetch: float = 0
     perfect_data: float = 0
 
 
-MULTIPROCESSORS, HERTZ = 132, 1.755e9
+MULTIPROCESSORS, HERTZ = 132, 1.98e9  # published; measured
+LAUNCH = 4000  # cycles that each step takes besides its warps' own; fitted (Swimmer)
 L2_PORT = 64  # bytes a cycle that one multiprocessor can have of L2 at the most
 SIZES = [1024 << k for k in range(8)]
 TABLE_WARPS = 8  # 256 worlds: what a multiprocessor holds at once of a kernel that takes all registers
@@ -83,15 +99,20 @@ SAMPLES = {1: 8, 2: 4, 4: 2, 8: 1, 16: 1}  # warps on a multiprocessor, and how 
 
 
 LARGE = ("Ant", "Humanoid")
+WAITS = ("fetch_slots", "barrier_slots", "stall_slots", "meeting_slots")
 KINDS = ("as it is", "smaller stacks", "and code that fits")
 SHRINKS = {1: 1.0, 4: 2.5, 8: 4.0}  # lanes of a world, and how much smaller each one's stack could be
 
 
 def share(chip: Chip, active: int) -> Chip:
-    """The chip where only `active` multiprocessors have work, and so more of L2 and of memory each."""
+    """The chip where only `active` multiprocessors have work, and so more each of what they share."""
     more = MULTIPROCESSORS / active
     return dataclasses.replace(
-        chip, l2_bytes=chip.l2_bytes * more, l2_rate=min(L2_PORT, chip.l2_rate * more), dram_rate=chip.dram_rate * more
+        chip,
+        sharers=max(1.0, chip.sharers / more),
+        l2_bytes=chip.l2_bytes * more,
+        l2_rate=min(L2_PORT, chip.l2_rate * more),
+        dram_rate=chip.dram_rate * more,
     )
 
 
@@ -108,7 +129,8 @@ def step(task: str) -> dict:
 
     def spent(chip: Chip, first: int, warps: int) -> dict:
         tensors = [aligned(x) for x in engine.buffers.values()]
-        return machine.time(tensors, worlds, dataclasses.astuple(chip), first, warps, resident)
+        threads = cuda.block_size(NVIDIA.warp * warps, 1)
+        return machine.time(tensors, worlds, dataclasses.astuple(chip), first, warps, resident, threads)
 
     ideal = dataclasses.replace(chip, perfect_fetch=1, perfect_data=1)
     found = {
@@ -144,12 +166,13 @@ def lanes(task: str) -> dict:
     for each, shrink in SHRINKS.items():
         chosen = torch.arange(worlds) // each
         chip = dataclasses.replace(Chip(), l1_bytes=Chip.l1_bytes * shrink, l2_bytes=Chip.l2_bytes * shrink)
-        small = dataclasses.replace(chip, l0_bytes=1 << 16, l15_bytes=1 << 20)
+        small = dataclasses.replace(chip, icache_bytes=1 << 20, gpc_bytes=1 << 20)
         found = {}
         for name, assumed in zip(KINDS, (Chip(), chip, small), strict=True):
             buffers = zip(engine._step.tensors, engine._step.kernel.buffers, strict=True)
             tensors = [aligned(x[chosen] if b.rows else x[:, chosen]) for x, b in buffers]
-            spent = machine.time(tensors, worlds, dataclasses.astuple(assumed), 0, TABLE_WARPS, TABLE_WARPS)
+            numbers, threads = dataclasses.astuple(assumed), cuda.block_size(NVIDIA.warp * TABLE_WARPS, 1)
+            spent = machine.time(tensors, worlds, numbers, 0, TABLE_WARPS, TABLE_WARPS, threads)
             found |= {name: spent["cycles"], "issued": spent["issued"] // TABLE_WARPS}
         out[str(each)] = found
     return {"task": task, "lanes": out}
@@ -166,7 +189,7 @@ def rate(run: dict, size: int) -> float:
     else:  # whole rounds more of as many as are there at once
         eight, sixteen = run["cycles"]["8"], run["cycles"]["16"]
         cycles = sixteen + (each / 16 - 1) * 2 * (sixteen - eight)
-    return size * run["physics_steps"] * HERTZ / cycles
+    return size * run["physics_steps"] * HERTZ / (cycles + LAUNCH)
 
 
 def markdown(data: dict) -> str:
@@ -174,13 +197,13 @@ def markdown(data: dict) -> str:
     for run in data["steps"]:
         spent = run["all"]
         slots = sum(spent[k] for k in spent if k.endswith("_slots"))
-        parts = [f"{100 * spent[k] / slots:.0f} %" for k in ("fetch_slots", "barrier_slots", "stall_slots")]
+        parts = [f"{100 * spent[k] / slots:.0f} %" for k in WAITS]
         causes.append(
             [
                 run["task"], f"{run['code_bytes'] / 1e3:,.0f} kB", f"{run['stack']:,} B", str(run["resident"]),
                 _k(spent["busiest"]), _k(run["ideal"]), _k(run["perfect_data"]), _k(run["perfect_fetch"]),
                 _k(spent["cycles"]), *parts, f"{spent['fetched_bytes'] / 1e6:,.1f} MB",
-                f"{spent['l2_bytes'] / 1e6:,.1f} MB",
+                f"{(spent['l2_read'] + spent['written']) / 1e6:,.1f} MB",
             ]
         )  # fmt: skip
         rates.append([run["task"], *[number(rate(run, size)) for size in SIZES]])
@@ -191,7 +214,7 @@ def markdown(data: dict) -> str:
     ]
     head = [
         "task", "code", "stack", "warps", "issue slots", "no wait for code or data", "for code only", "for data only",
-        "all", "slots lost to code", "to data", "to latency", "code from L2", "data to and from L2",
+        "all", "slots lost to code", "to data", "to latency", "to other warps", "code from L2", "data to and from L2",
     ]  # fmt: skip
     return "\n\n".join(
         [

@@ -273,18 +273,47 @@ def test_the_model_of_a_multiprocessor():
     assert once["busiest"] < ideal["cycles"] < once["cycles"]
     slots = sum(count for name, count in once.items() if name.endswith("_slots"))
     assert slots == pytest.approx(4 * once["cycles"], rel=0.01)
-    assert ideal["fetched_bytes"] == ideal["l2_bytes"] == 0
+    assert ideal["fetched_bytes"] == ideal["l2_read"] == ideal["written"] == 0
     lines = len(machine.code.instructions) * SIZE / chip.fetch_line
     assert 0.5 * lines <= once["fetched_bytes"] / chip.fetch_line <= 1.1 * lines, "all of it fits into 128 KB"
     few = {"perfect_fetch": 1, "l1_bytes": 8 * 1024}
     assert spent(**few)["cycles"] > spent(perfect_fetch=1)["cycles"]
     assert spent(**few, l2_rate=2)["cycles"] > 1.2 * spent(**few)["cycles"]
-    assert spent(l15_bytes=16 * 1024, l0_bytes=2048)["fetched_bytes"] > 3 * once["fetched_bytes"]
+    assert spent(gpc_bytes=16 * 1024, icache_bytes=2048)["fetched_bytes"] > 3 * once["fetched_bytes"]
     assert spent(resident=1)["cycles"] > 2 * once["cycles"], "one warp after the other"
     made.step()
     for buffers in kept:
         for name, got in zip(made.buffers, buffers, strict=True):
             assert_same(name, got, made.buffers[name])
+
+
+BEGIN = "ld.global.b32 %r10, [%rd90];\nmov.b32 %r2, %r89;\nsetp.ge.u32 %p1, %r89, 32;\n@%p1 bra $second;\n"
+WORK = "$a{}:\nmad.lo.u32 %r2, %r2, %r2, 1;\nsub.u32 %r10, %r10, 1;\nsetp.ne.u32 %p2, %r10, 0;\n@%p2 bra $a{};\n"
+
+
+def timed(wait: str, warps: int = 2) -> tuple[dict[str, int], list[int]]:
+    """Two warps of a block do the same work each, the first before it waits, the second after; and what they make."""
+    body = f"{BEGIN}{WORK.format(1, 1)}{wait}bra.uni $out;\n$second:\n{wait}{WORK.format(2, 2)}$out:\n"
+    ptx = test_ptx.text(2, test_ptx.PLACES + body + test_ptx.OUT).replace(".maxntid 32", ".maxntid 64")
+    x = torch.full((64,), 3000, dtype=torch.int32)
+    machine = Machine(ptx.replace(test_ptx.HEAD, test_ptx.HEAD.replace(".visible", f"{test_ptx.OWN}.visible")))
+    spent = machine.time([x], 64, dataclasses.astuple(Chip()), 0, warps, 8, 64)
+    return spent, x.tolist()
+
+
+def test_warps_of_a_block_wait_for_each_other_in_time():
+    """One after the other, if the second begins when the first has come to the barrier; else at the same time."""
+    together, made = timed("")
+    in_turn, same = timed("bar.sync 0;\n")
+    assert same == made
+    assert together["meeting_waits"] == together["meeting_slots"] == 0
+    assert in_turn["cycles"] > 1.8 * together["cycles"]
+    assert 0.9 * together["cycles"] < in_turn["meeting_waits"] < 1.2 * together["cycles"]
+    assert in_turn["meeting_slots"] == pytest.approx(in_turn["meeting_waits"], rel=0.1), "of a scheduler each"
+    gone, _ = timed("@%p1 ret;\nbar.sync 0;\n")
+    assert gone["cycles"] < 1.2 * together["cycles"], "nobody waits for a warp that has ended"
+    with pytest.raises(SassError, match="a part of a block"):
+        timed("", warps=1)
 
 
 LIMITS = json.loads(cuda_limits.DATA.read_text())

@@ -60,7 +60,9 @@ class _Launch(ctypes.Structure):
 
 SPENT = (
     "cycles", "issued", "active", "busiest", "issue_slots", "fetch_slots", "barrier_slots", "stall_slots", "unit_slots",
-    "empty_slots", "l1_accesses", "l1_misses", "l2_bytes", "written_back", "dram_bytes", "fetched_bytes",
+    "meeting_slots", "empty_slots", "fetch_waits", "barrier_waits", "stall_waits", "unit_waits", "meeting_waits",
+    "branch_waits", "l1_accesses", "l1_misses", "l2_read", "written", "dram_bytes", "dram_read", "fetched_bytes",
+    "branches", "jumps", "l0_misses", "icache_misses",
 )  # fmt: skip
 
 
@@ -157,12 +159,20 @@ class Machine:
         self.issued, self.active, self.fewest = counts
 
     def time(
-        self, tensors: Sequence[torch.Tensor], worlds: int, chip: Sequence[float], first: int, warps: int, resident: int
+        self,
+        tensors: Sequence[torch.Tensor],
+        worlds: int,
+        chip: Sequence[float],
+        first: int,
+        warps: int,
+        resident: int,
+        threads: int = NVIDIA.warp,
     ) -> dict[str, int]:
-        """Run `warps` warps from the `first` on as one multiprocessor would, `resident` at once, on the model of
-        `multiprocessor.cc`; what that took, by the names of SPENT. `chip` are the numbers of its `Chip`.
+        """Run `warps` warps from the `first` on as one multiprocessor would, in blocks of so many threads, `resident`
+        warps at once, on the model of `multiprocessor.cc`; what that took, by the names of SPENT. `chip` are the
+        numbers of its `Chip`. Of blocks there are whole ones only.
         """
-        launch, held = self._launch(tensors, worlds)
+        launch, held = self._launch(tensors, worlds, threads)
         numbers, spent = (ctypes.c_double * len(chip))(*chip), (ctypes.c_uint64 * len(SPENT))()
         message = ctypes.create_string_buffer(200)
         failed = library().sass_time(

@@ -2,9 +2,10 @@
 //
 // Four schedulers issue in order, one instruction a cycle each, from warps of their own. What a warp has to wait for is
 // what ptxas wrote into each instruction: cycles until the next one, and barriers that loads and other instructions of
-// unknown length free when they are done. Instructions come through a cache of each scheduler (L0) and one of all four
-// (L1.5); data through L1 and this multiprocessor's share of L2. NVIDIA publishes little of this: all numbers are
-// parameters, for a measurement to correct.
+// unknown length free when they are done; and where its block meets, the block's other warps. Instructions come from L2
+// through a cache that multiprocessors share, one of the multiprocessor, and one of each scheduler (L0). Data comes
+// through L1 and this multiprocessor's share of L2. NVIDIA publishes little of this: all numbers are parameters, fitted
+// to measurements.
 
 #include <algorithm>
 #include <cstring>
@@ -18,18 +19,21 @@ namespace sass {
 
 // As benchmarks/cuda_limits.py has them, with what each means. Bytes, cycles, bytes a cycle.
 struct Chip {
-  double fetch_line, l0_bytes, prefetch_lines, l15_bytes, l15_latency, l15_rate, fetch_latency, fetch_rate;
+  double fetch_line, l0_bytes, l0_ahead_lines, icache_bytes, icache_latency, icache_rate;
+  double sharers, gpc_bytes, gpc_ahead_lines, gpc_latency, gpc_rate, fetch_latency, fetch_rate;
   double l1_bytes, l1_latency, l1_lines_a_cycle, l2_bytes, l2_latency, l2_rate, dram_latency, dram_rate;
   double float_cycles, wide_cycles, double_cycles, integer_cycles, special_cycles, memory_cycles;
-  double special_latency, constant_latency, double_latency, operands_read, branch_cycles;
+  double special_latency, constant_latency, double_latency, operands_read, branch_cycles, meeting_cycles;
   double perfect_fetch, perfect_data;
 };
 
 // What came of it. Slots are a scheduler's cycles: with an instruction issued, or waiting, and for what.
 struct Spent {
   u64 cycles, issued, active, busiest;  // busiest: instructions of the scheduler that had most
-  u64 issue_slots, fetch_slots, barrier_slots, stall_slots, unit_slots, empty_slots;
-  u64 l1_accesses, l1_misses, l2_bytes, written_back, dram_bytes, fetched_bytes;
+  u64 issue_slots, fetch_slots, barrier_slots, stall_slots, unit_slots, meeting_slots, empty_slots;
+  u64 fetch_waits, barrier_waits, stall_waits, unit_waits, meeting_waits, branch_waits;  // cycles, of all warps
+  u64 l1_accesses, l1_misses, l2_read, written, dram_bytes, dram_read, fetched_bytes;
+  u64 branches, jumps, l0_misses, icache_misses;
 };
 
 namespace {
@@ -39,7 +43,7 @@ constexpr u64 NEVER = ~0ull;
 // Lines by least recent use.
 class Cache {
  public:
-  struct Line { u64 key, arrives; u32 dirty; };
+  struct Line { u64 key, arrives; u32 there, dirty; };
 
   explicit Cache(double lines) : capacity_(std::max<size_t>(1, static_cast<size_t>(lines))) {}
 
@@ -52,16 +56,16 @@ class Cache {
 
   bool holds(u64 key) const { return places_.count(key); }
 
-  // Put a line first; `out` is what it drives out, with `dirty` 0 if nothing is lost.
-  Line* put(u64 key, u64 arrives, u32 dirty, Line& out) {
-    out = {0, 0, 0};
+  // Put a line first, without any of its sectors; `out` is what it drives out, with `dirty` 0 if nothing is lost.
+  Line* put(u64 key, u64 arrives, Line& out) {
+    out = {0, 0, 0, 0};
     if (lines_.size() >= capacity_) {
       out = lines_.back();
       places_.erase(out.key);
       lines_.splice(lines_.begin(), lines_, std::prev(lines_.end()));
-      lines_.front() = {key, arrives, dirty};
+      lines_.front() = {key, arrives, 0, 0};
     } else {
-      lines_.push_front({key, arrives, dirty});
+      lines_.push_front({key, arrives, 0, 0});
     }
     places_[key] = lines_.begin();
     return &lines_.front();
@@ -90,11 +94,20 @@ struct Way {
   }
 };
 
-enum Reason { ISSUED, FETCH, BARRIER, STALL, UNIT, EMPTY, REASONS };
+enum Reason { ISSUED, FETCH, BARRIER, STALL, UNIT, MEETING, BRANCH, EMPTY, REASONS };
+
+// Warps that wait for each other.
+struct Block {
+  std::vector<struct Running*> warps;
+  std::vector<u8> shared;
+  size_t alive = 0, waiting = 0;
+};
 
 struct Running {
   std::unique_ptr<Warp> warp;
+  Block* block = nullptr;
   u64 number = 0;
+  u64 stopped = 0;           // when it came to where it waits for its block
   u64 next = 0;              // not before, by the stall of its last instruction
   u64 barriers[6] = {};      // when each is free
   u64 line = NEVER;          // of the last instruction
@@ -104,7 +117,7 @@ struct Running {
 
 struct Scheduler {
   Cache l0;
-  std::vector<Running> slots;
+  std::vector<Running*> slots;
   size_t last = 0;
   u64 issued = 0;
   u64 units[7] = {};
@@ -114,14 +127,20 @@ struct Scheduler {
 class Multiprocessor {
  public:
   Multiprocessor(const Chip& chip, const Launch& launch, u32 first, u32 warps, u32 resident)
-      : chip_(chip), launch_(launch), next_(first), end_(first + warps),
-        l15_(chip.l15_bytes / chip.fetch_line), l1_(chip.l1_bytes / 128), l2_(chip.l2_bytes / 128) {
+      : chip_(chip), launch_(launch), each_((launch.threads + LANES - 1) / LANES), next_(first), end_(first + warps),
+        icache_(chip.icache_bytes / chip.fetch_line), gpc_(chip.gpc_bytes / chip.fetch_line),
+        l1_(chip.l1_bytes / 128), l2_(chip.l2_bytes / 128),
+        known_((launch.instructions * SIZE - 1) / static_cast<u64>(chip.fetch_line) + 1), places_(resident),
+        blocks_(resident / each_) {
+    if (first % each_ || warps % each_) throw Fault(0, "a part of a block");
+    if (blocks_.empty()) throw Fault(0, "no room for a block");
     for (int k = 0; k < 4; k++) schedulers_.emplace_back(chip.l0_bytes / chip.fetch_line);
-    for (u32 k = 0; k < std::min(warps, resident); k++) {
-      Running running;
-      start(running, 0);
-      schedulers_[k % 4].slots.push_back(std::move(running));
+    for (size_t k = 0; k < blocks_.size() * each_; k++) {
+      schedulers_[k % 4].slots.push_back(&places_[k]);
+      blocks_[k / each_].warps.push_back(&places_[k]);
+      places_[k].block = &blocks_[k / each_];
     }
+    for (Block& block : blocks_) start(block, 0);
   }
 
   Spent run() {
@@ -142,32 +161,59 @@ class Multiprocessor {
     spent_.cycles = now;
     for (auto& s : schedulers_) spent_.busiest = std::max(spent_.busiest, s.issued);
     spent_.issue_slots = slots_[ISSUED], spent_.fetch_slots = slots_[FETCH], spent_.barrier_slots = slots_[BARRIER];
-    spent_.stall_slots = slots_[STALL], spent_.unit_slots = slots_[UNIT], spent_.empty_slots = slots_[EMPTY];
+    spent_.stall_slots = slots_[STALL] + slots_[BRANCH], spent_.unit_slots = slots_[UNIT];
+    spent_.meeting_slots = slots_[MEETING], spent_.empty_slots = slots_[EMPTY];
+    spent_.fetch_waits = waits_[FETCH], spent_.barrier_waits = waits_[BARRIER], spent_.stall_waits = waits_[STALL];
+    spent_.unit_waits = waits_[UNIT], spent_.meeting_waits = waits_[MEETING], spent_.branch_waits = waits_[BRANCH];
     return spent_;
   }
 
  private:
   const Chip& chip_;
   const Launch& launch_;
-  u64 next_, end_;
-  Cache l15_, l1_, l2_;
-  Way l15_way_, fetch_way_, l1_way_, l2_way_, dram_way_;
+  u64 each_, next_, end_;
+  Cache icache_, gpc_, l1_, l2_;
+  Way icache_way_, gpc_way_, fetch_way_, l1_way_, l2_way_, dram_way_;
   std::vector<Scheduler> schedulers_;
+  std::vector<bool> known_;  // lines of code that have been fetched
+  std::vector<Running> places_;
+  std::vector<Block> blocks_;
   std::vector<Touched> touched_;
-  u64 slots_[REASONS] = {};
+  u64 slots_[REASONS] = {}, waits_[REASONS] = {};
   size_t alive_ = 0;
   Spent spent_{};
 
-  void start(Running& running, u64 now) {
-    if (next_ == end_) {
-      running.warp.reset();
-      return;
+  // The next block of the grid, if there is one, where a block has ended.
+  void start(Block& block, u64 now) {
+    block.alive = block.waiting = 0;
+    if (next_ == end_) return;
+    block.shared.assign(launch_.shared, 0xff);
+    for (Running* running : block.warps) {
+      *running = Running();
+      running->block = &block;
+      running->number = next_++;
+      const u32 number = static_cast<u32>(running->number / each_), first = running->number % each_ * LANES;
+      const u32 threads = std::min<u32>(LANES, launch_.threads - first);
+      running->warp = std::make_unique<Warp>(launch_, number, first, threads, &block.shared);
+      running->next = running->earliest = now;
+      block.alive++;
     }
-    running = Running();
-    running.number = next_++;
-    running.warp = std::make_unique<Warp>(launch_, static_cast<u32>(running.number), 0, LANES);
-    running.next = running.earliest = now;
-    alive_++;
+    alive_ += block.alive;
+  }
+
+  // Let the warps of a block go on if all that have not ended have come.
+  void meet(Block& block, u64 now) {
+    if (!block.alive || block.waiting < block.alive) return;
+    bool said = false;
+    for (Running* each : block.warps) said |= each->warp && each->warp->waiting && each->warp->says;
+    for (Running* each : block.warps) {
+      if (!each->warp) continue;
+      each->warp->waiting = false;
+      each->warp->says = said;
+      each->next = each->earliest = std::max(each->next, now + static_cast<u64>(chip_.meeting_cycles));
+      waits_[MEETING] += each->next - each->stopped;
+    }
+    block.waiting = 0;
   }
 
   // Issue from the warp that issued last, else from the first that can.
@@ -176,15 +222,18 @@ class Multiprocessor {
     u64 first = NEVER;
     for (size_t j = 0; j < s.slots.size(); j++) {
       const size_t k = j == 0 ? s.last : j - (j <= s.last);
-      Running& running = s.slots[k];
+      Running& running = *s.slots[k];
       if (!running.warp) continue;
-      if (running.earliest <= now) running.earliest = attempt(s, running, now);
+      if (running.earliest <= now) {
+        running.earliest = attempt(s, running, now);
+        if (running.earliest > now) waits_[running.reason] += running.earliest - now;
+      }
       if (running.earliest == now) {
         s.last = k;
         issue(s, running, now);
         return ISSUED;
       }
-      if (running.earliest < first) first = running.earliest, why = running.reason;
+      if (why == EMPTY || running.earliest < first) first = running.earliest, why = running.reason;
     }
     soonest = std::min(soonest, first);
     return why;
@@ -250,19 +299,34 @@ class Multiprocessor {
       done = now + static_cast<u64>(chip_.constant_latency);
     } else if (unit == Unit::DOUBLE) {
       done = now + static_cast<u64>(chip_.double_latency);
-    } else if (unit == Unit::BRANCH && !warp.done() && warp.next().address != x.address + SIZE) {
-      running.next = std::max(running.next, now + static_cast<u64>(chip_.branch_cycles));
+    }
+    if (unit == Unit::BRANCH) {
+      running.next += static_cast<u64>(chip_.branch_cycles);
+      waits_[BRANCH] += static_cast<u64>(chip_.branch_cycles);
+      spent_.branches++;
+      if (!warp.done() && warp.next().address != x.address + SIZE) spent_.jumps++;
     }
     if (x.sets < 6) running.barriers[x.sets] = std::max(running.barriers[x.sets], done);
     if (x.frees < 6) running.barriers[x.frees] = std::max(running.barriers[x.frees], read);
+    waits_[STALL] += std::max<u64>(1, x.stall) - 1;
     running.earliest = running.next;
     running.reason = STALL;
+    Block& block = *running.block;
+    if (warp.waiting) {
+      running.stopped = running.next;
+      running.earliest = NEVER;
+      running.reason = MEETING;
+      block.waiting++;
+      meet(block, now);
+    }
     if (warp.done()) {
       spent_.issued += warp.issued;
       spent_.active += warp.active;
       alive_--;
-      for (u64 k = 0; k < launch_.stack / 4; k++) l1_.drop(key(running, k)), l2_.drop(key(running, k));
-      start(running, now + 1);
+      running.warp.reset();
+      block.alive--;
+      if (!block.alive) start(block, now + 1);
+      else meet(block, now);
     }
   }
 
@@ -270,35 +334,57 @@ class Multiprocessor {
 
   // When a line of code is in the scheduler's L0; those after it are asked for, too.
   u64 fetch(Scheduler& s, u64 line, u64 now) {
-    const u64 last = (launch_.instructions * SIZE - 1) / static_cast<u64>(chip_.fetch_line);
+    const u64 last = known_.size() - 1;
     Cache::Line* found = s.l0.find(line);
+    if (!found) spent_.l0_misses++;
     const u64 arrives = found ? found->arrives : load(s, line, now);
-    for (u64 k = line + 1; k <= std::min(last, line + static_cast<u64>(chip_.prefetch_lines)); k++)
+    for (u64 k = line + 1; k <= std::min(last, line + static_cast<u64>(chip_.l0_ahead_lines)); k++)
       if (!s.l0.holds(k)) load(s, k, now);
     return std::max(arrives, now);
   }
 
+  // Have a line of code brought to a scheduler's L0; when it is there.
   u64 load(Scheduler& s, u64 line, u64 now) {
-    Cache::Line out, *found = l15_.find(line);
+    const double bytes = chip_.fetch_line;
+    Cache::Line out;
     double ready = static_cast<double>(now);
-    if (found) {
+    if (Cache::Line* found = icache_.find(line)) {
       ready = std::max(ready, static_cast<double>(found->arrives));
     } else {
-      const double sent = l2_way_.pass(ready, chip_.fetch_line, chip_.l2_rate);
-      ready = fetch_way_.pass(sent, chip_.fetch_line, chip_.fetch_rate) + chip_.fetch_latency;
-      spent_.fetched_bytes += static_cast<u64>(chip_.fetch_line);
-      l15_.put(line, static_cast<u64>(ready), 0, out);
+      spent_.icache_misses++;
+      const double asked = ready;
+      ready = shared(line, asked);
+      const u64 last = std::min<u64>(known_.size() - 1, line + static_cast<u64>(chip_.gpc_ahead_lines));
+      for (u64 k = line + 1; k <= last; k++)
+        if (!gpc_.holds(k)) shared(k, asked);
+      ready = gpc_way_.pass(ready, bytes, chip_.gpc_rate / chip_.sharers) + chip_.gpc_latency;
+      icache_.put(line, static_cast<u64>(ready), out);
     }
-    ready = l15_way_.pass(ready, chip_.fetch_line, chip_.l15_rate) + chip_.l15_latency;
-    s.l0.put(line, static_cast<u64>(ready), 0, out);
+    ready = icache_way_.pass(ready, bytes, chip_.icache_rate) + chip_.icache_latency;
+    s.l0.put(line, static_cast<u64>(ready), out);
     return static_cast<u64>(ready);
+  }
+
+  // When a line of code is in the cache that multiprocessors share.
+  double shared(u64 line, double now) {
+    if (Cache::Line* found = gpc_.find(line)) return std::max(now, static_cast<double>(found->arrives));
+    // What nobody has had yet, all multiprocessors ask for at about the same time: it comes once for all of them.
+    const double bytes = chip_.fetch_line;
+    const double rate = known_[line] ? chip_.fetch_rate / chip_.sharers : chip_.fetch_rate;
+    known_[line] = true;
+    const double ready = fetch_way_.pass(now, bytes, rate) + chip_.fetch_latency;
+    spent_.fetched_bytes += static_cast<u64>(bytes);
+    Cache::Line out;
+    gpc_.put(line, static_cast<u64>(ready), out);
+    return ready;
   }
 
   // -- data -------------------------------------------------------------------------------------------------------
 
-  static u64 key(const Running& running, u64 line) { return (running.number + 1) << 32 | line; }
+  // A place of a multiprocessor has memory of its own, that of each warp there in turn.
+  u64 key(const Running& running, u64 line) const { return (&running - places_.data() + 1) << 32 | line; }
 
-  // When an access is done.
+  // When an access is done. What is stored is in L1 and goes on to L2 at once.
   u64 access(Running& running, const Instruction& x, u64 now) {
     const bool local = x.operation == LDL || x.operation == STL, store = x.operation == STL || x.operation == STG;
     const double lines = std::max<size_t>(1, touched_.size());
@@ -306,54 +392,48 @@ class Multiprocessor {
     double done = begin + chip_.l1_latency;
     for (const Touched& t : touched_) {
       const u64 name = local ? key(running, t.line) : t.line | 1ull << 63;
-      const int sectors = __builtin_popcount(t.sectors);
-      Cache::Line out;
-      spent_.l1_accesses++;
-      if (store && !local) {
-        to_l2(name, sectors, true, begin);
-        continue;
-      }
-      Cache::Line* found = l1_.find(name);
+      Cache::Line out, *found = l1_.find(name);
+      spent_.l1_accesses += __builtin_popcount(t.sectors);
       if (store) {
-        if (found) found->dirty |= t.sectors;
-        else l1_.put(name, now, t.sectors, out), write_back(out, begin);
+        spent_.l1_misses += __builtin_popcount(t.sectors & ~(found ? found->there : 0));
+        if (local && !found) found = l1_.put(name, now, out);
+        if (found) found->there |= t.sectors;
+        to_l2(name, t.sectors, true, begin);
         continue;
       }
-      if (found) {
-        done = std::max(done, static_cast<double>(found->arrives));
-      } else {
-        spent_.l1_misses++;
-        const double arrives = to_l2(name, local ? sectors : 4, false, begin);
+      if (found) done = std::max(done, static_cast<double>(found->arrives));
+      else found = l1_.put(name, 0, out);
+      if (const u32 missing = t.sectors & ~found->there) {
+        spent_.l1_misses += __builtin_popcount(missing);
+        const double arrives = to_l2(name, missing, false, begin);
         done = std::max(done, arrives);
-        l1_.put(name, static_cast<u64>(arrives), 0, out);
-        write_back(out, begin);
+        found->arrives = static_cast<u64>(arrives);
+        found->there |= missing;
       }
-      if (x.flags & LAST_USE) l1_.drop(name), l2_.drop(name);  // nobody will ask for it again
+      if (x.flags & LAST_USE) l1_.drop(name);  // nobody will ask for it again
     }
     return static_cast<u64>(done);
   }
 
-  void write_back(const Cache::Line& out, double now) {
-    if (!out.dirty) return;
-    spent_.written_back += 32 * __builtin_popcount(out.dirty);
-    to_l2(out.key, __builtin_popcount(out.dirty), true, now);
-  }
-
-  double to_l2(u64 name, int sectors, bool store, double now) {
-    const double begin = l2_way_.pass(now, 32 * sectors, chip_.l2_rate);
+  double to_l2(u64 name, u32 sectors, bool store, double now) {
+    const int bytes = 32 * __builtin_popcount(sectors);
+    const double begin = l2_way_.pass(now, bytes, chip_.l2_rate);
     double done = begin + chip_.l2_latency;
-    spent_.l2_bytes += 32 * sectors;
-    Cache::Line out{0, 0, 0}, *found = l2_.find(name);
-    if (found) {
-      found->dirty |= store;
-    } else {
-      if (!store) {
-        done = dram_way_.pass(begin, 32 * sectors, chip_.dram_rate) + chip_.dram_latency;
-        spent_.dram_bytes += 32 * sectors;
-      }
-      l2_.put(name, 0, store, out);
+    (store ? spent_.written : spent_.l2_read) += bytes;
+    Cache::Line out{0, 0, 0, 0}, *found = l2_.find(name);
+    if (!found) found = l2_.put(name, 0, out);
+    const u32 missing = sectors & ~found->there;
+    found->there |= sectors;
+    if (store) found->dirty |= sectors;
+    if (missing && !store) {
+      const int more = 32 * __builtin_popcount(missing);
+      done = dram_way_.pass(begin, more, chip_.dram_rate) + chip_.dram_latency;
+      spent_.dram_bytes += more, spent_.dram_read += more;
     }
-    if (out.dirty) dram_way_.pass(begin, 128, chip_.dram_rate), spent_.dram_bytes += 128;
+    if (out.dirty) {
+      const int old = 32 * __builtin_popcount(out.dirty);
+      dram_way_.pass(begin, old, chip_.dram_rate), spent_.dram_bytes += old;
+    }
     return done;
   }
 };
