@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -109,14 +110,18 @@ AMD = Gpu(
     triple="amdgcn-amd-amdhsa",
     chip="gfx90a",
     features="",
-    threads=64,
+    warp=64,
+    warps=1,
     convention="amdgpu_kernel",
     attributes='nounwind "amdgpu-flat-work-group-size"="{threads},{threads}"',
     thread="llvm.amdgcn.workitem.id.x",
+    size="",
     block="llvm.amdgcn.workgroup.id.x",
+    any_thread="",
     shared="ptr addrspace(1)",
     own="ptr addrspace(5)",
     unroll_limit=12,
+    together_from=math.inf,
 )
 
 

@@ -17,13 +17,13 @@ class Gpu:
     convention: str  # of a kernel
     attributes: str  # of a kernel; {threads} is the number of threads of the largest block
     thread: str  # the intrinsic that gives a thread's number in its block
-    size: str  # the number of threads of the block
+    size: str  # the number of threads of the block, where blocks differ
     block: str  # and the block's number
-    any_thread: str  # waits for all threads of a block, and says whether a bit is set in any of them
+    any_thread: str  # waits for all threads of the block, and says whether a bit is set in any of them
     shared: str  # a pointer to what all threads share
     own: str  # a pointer to a thread's own memory
     unroll_limit: int  # see `control.unroll_limit`
-    together_from: int  # operations of a loop from which on the threads of a block begin each iteration together
+    together_from: float  # operations of a loop from which on the threads of a block begin each iteration together
 
 
 NVIDIA = Gpu(
