@@ -7,9 +7,9 @@
 
 NVIDIA's ptxas makes the code, for `sm_90`. An emulator (tests/sass) runs a step's warps from states that random actions
 lead to, in the order and at the times of a multiprocessor, and so knows every address, every divergence, and how long
-ptxas itself expects instructions to take. What it cannot know is in
-`Chip`: published, or fitted to what an H200 was measured to take. Writes results/cuda-limits.json and the table of
-docs/cuda.md, which says how near the model comes to the measurements.
+ptxas itself expects instructions to take. What it cannot know is in `Chip`: published, or fitted to what an H200 was
+measured to take. Writes results/cuda-limits.json and the table of docs/cuda.md, which says how near the model comes to
+the measurements.
 """
 
 from __future__ import annotations

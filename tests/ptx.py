@@ -583,7 +583,7 @@ class Machine:
                         mail = np.full(len(warp), said, np.int64)
                         stops.add(self._warp(job, block, warp, at, mail, visited, ways[block * threads :]))
                         says |= bool(mail[ended[k : warp.stop] == 0].any())
-                stops -= {0} if len(stops) > 1 else set()
+                stops = stops - {0} or {0}
                 if len(stops) > 1:
                     raise PTXError(f"block {block}: not all warps wait at the same barrier")
                 at, waited, said = stops.pop(), waited + 1, says
@@ -620,7 +620,7 @@ class Machine:
                     text = self.source[job.fault_line - 1].strip()
                     other = f", where thread {(job.raced_with & 65535) - 1} is" if job.raced_with else ""
                     raise PTXError(f"thread {job.thread} of block {block}: {text!r} at {job.fault_address:#x}{other}")
-            stops -= {0} if len(stops) > 1 else set()
+            stops = stops - {0} or {0}
             at = stops.pop()
             if stops or at < 0:
                 raise PTXError(f"block {block}: threads of a warp wait at different places")

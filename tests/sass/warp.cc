@@ -716,7 +716,8 @@ void Warp::step(const Instruction& x, std::vector<Touched>* touched) {
   issued++;
   active += __builtin_popcount(threads);
   switch (x.operation) {
-    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP: case BAR: case BARANY: case WARPSYNC:
+    case BRA: case CALL: case RET: case BSYNC: case BREAK: case EXIT: case BSSY: case NOP:
+    case BAR: case BARANY: case WARPSYNC:
       if (control(x, threads)) return;
       break;
     case LDG: case STG: case LDL: case STL: case LDS: case STS: memory(x, threads, touched); break;

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +17,10 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-from test_compiled_update import learner
-from test_update_on_gpu import of_the_cpu, same, update_of
+from test_update_on_gpu import minibatches_are_those_of_the_cpu
 
 from torch_mjenvs.compiler.matrices import can_build
 from torch_mjenvs.training import ppo, train, worlds
-from torch_mjenvs.training.compiled import on_gpu
 from torch_mjenvs.training.networks import Replayed
 from torch_mjenvs.training.scores import first_episodes
 
@@ -48,28 +45,7 @@ def agent(compiled: bool, **instead: Any) -> ppo.PPO:
 
 @pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add")
 def test_minibatches_are_those_of_the_cpu():
-    """Three of them, of HalfCheetah's networks, with all its chunks and parts; and the same bits the second time."""
-    theirs = learner(17, 6, 64, 100, compile=False)
-    ours = learner(17, 6, 64, 100, compile=False)
-    net = ours.net = ppo.ActorCritic(17, 6, [64, 64], [64, 64], "tanh", -1.0, THERE)
-    net.theta.copy_(theirs.net.theta)
-    ours.lr, ours.frames = ours.lr.to(THERE), ours.frames.to(THERE)
-    ours.optimizer = torch.optim.Adam([net.theta], ours.lr, eps=1e-5, fused=True, capturable=True)
-    update = update_of(ours)
-    order = torch.randperm(400)[:300]
-    found = update(ours.frames, order.to(THERE)).cpu()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
-        cpus = update_of(theirs)
-    expected = of_the_cpu(cpus, theirs.frames, order)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
-    same(update.parameters.cpu(), cpus.parameters)
-    same(net.theta.cpu(), theirs.net.theta)
-    before = update.parameters.clone()
-    net.theta.copy_(learner(17, 6, 64, 100, compile=False).net.theta)
-    ours.optimizer.state.clear()
-    update(ours.frames, order.to(THERE))
-    assert torch.equal(update.parameters, before), "the same bits each time"
+    minibatches_are_those_of_the_cpu(THERE)
 
 
 @pytest.mark.parametrize("target_kl", [0.0, 0.01])
@@ -122,4 +98,6 @@ def test_a_run_and_its_continuation(tmp_path: Path, learned_by: str):
         weights.append(torch.load(tmp_path / folder / "policy.pt", weights_only=True))
         result = json.loads((tmp_path / folder / "result.json").read_text())
         assert set(result["scores"]) == {"TorchHopper-v0", "Hopper-v5"} and result["frames"] == 6144
-    assert all(x.isfinite().all() for x in weights[0].values() if isinstance(x, torch.Tensor))
+    whole, resumed = ({name: x for name, x in each.items() if isinstance(x, torch.Tensor)} for each in weights)
+    assert whole.keys() == resumed.keys() and all(x.isfinite().all() for x in whole.values())
+    assert not [name for name, x in whole.items() if not torch.equal(x, resumed[name])]

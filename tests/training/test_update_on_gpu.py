@@ -331,20 +331,33 @@ def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys):
     assert "--precision bfloat16 is float32 here: it is for the CPU" in capsys.readouterr().err
 
 
-def test_minibatches_of_halfcheetah_are_those_of_the_cpu(gpu):
-    """Three of them, with all chunks and parts of its networks; and the same bits the second time."""
+def minibatches_are_those_of_the_cpu(there: torch.device) -> None:
+    """Three of them, with all chunks and parts of HalfCheetah's networks; and the same bits the second time."""
     ours, theirs = (learner(17, 6, 64, 100, compile=False) for _ in range(2))
-    update, cpus = update_of(ours), update_of(theirs)
-    start, order = ours.net.theta.clone(), torch.randperm(400)[:300]
-    found = update(ours.frames, order)
-    torch.testing.assert_close(found, of_the_cpu(cpus, theirs.frames, order), rtol=1e-5, atol=1e-6)
-    same(update.parameters, cpus.parameters)
-    same(ours.net.theta, theirs.net.theta)
+    net = ours.net = ppo.ActorCritic(17, 6, [64, 64], [64, 64], "tanh", -1.0, there)
+    net.theta.copy_(theirs.net.theta)
+    ours.lr, ours.frames = ours.lr.to(there), ours.frames.to(there)
+    capturable = there.type == "cuda"
+    ours.optimizer = torch.optim.Adam([net.theta], ours.lr, eps=1e-5, fused=True, capturable=capturable)
+    update = update_of(ours)
+    start, order = net.theta.clone(), torch.randperm(400)[:300]
+    found = update(ours.frames, order.to(there)).cpu()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+        cpus = update_of(theirs)
+    expected = of_the_cpu(cpus, theirs.frames, order)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
+    same(update.parameters.cpu(), cpus.parameters)
+    same(net.theta.cpu(), theirs.net.theta)
     before = update.parameters.clone()
-    ours.net.theta.copy_(start)
+    net.theta.copy_(start)
     ours.optimizer.state.clear()
-    update(ours.frames, order)
+    update(ours.frames, order.to(there))
     assert torch.equal(update.parameters, before), "the same bits each time"
+
+
+def test_minibatches_of_halfcheetah_are_those_of_the_cpu(gpu):
+    minibatches_are_those_of_the_cpu(torch.device("cpu"))
 
 
 class MachineLaunch:

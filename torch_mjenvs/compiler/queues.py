@@ -16,7 +16,7 @@ from .arrays import Array
 from .carries import Carry, changes, closed, entered, flatten, left_by
 from .control import count_while
 from .expr import Expr, Region, current, fresh, is_tracing
-from .region_ops import Queue, RegionOp
+from .region_ops import Queue, RegionOp, regions_within
 from .scalar import Scalar, minimum, number
 
 
@@ -55,19 +55,11 @@ def queued(
 
 def _check(queue: Queue) -> None:
     """Raise ValueError where the code of a queue reads what a world has outside of arrays."""
-    inner = set(_regions(queue.body))
+    inner = set(regions_within(queue.body))
     read = itertools.chain((x for x, _, _ in queue.reads()), *(_reads(e) for part in inner for e in part.nodes))
     for x in read:
         if type(x) is Expr and x.region not in inner and x.type not in "as":
             raise ValueError(f"the body of a queue reads {x!r} from outside: give it, as `given`")
-
-
-def _regions(region: Region) -> Iterator[Region]:
-    yield region
-    for e in region.nodes:
-        if isinstance(e.attr, RegionOp):
-            for inner in e.attr.regions:
-                yield from _regions(inner)
 
 
 def _reads(e: Expr) -> Iterator[object]:

@@ -55,6 +55,15 @@ class RegionOp:
         return iter(())
 
 
+def regions_within(region: Region) -> Iterator[Region]:
+    """List a region, and all regions of the ops in it."""
+    yield region
+    for e in region.nodes:
+        if isinstance(e.attr, RegionOp):
+            for inner in e.attr.regions:
+                yield from regions_within(inner)
+
+
 @dataclass(eq=False, slots=True)
 class When(RegionOp):
     """A block for the worlds in the mask, its first argument, skipped if the vector has none of them.

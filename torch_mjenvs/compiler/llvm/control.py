@@ -10,8 +10,8 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ..expr import Expr, Region
-from ..region_ops import IterArg, OwnPut, PuttingLoop, RegionOp, Repeat, When, While
+from ..expr import Expr
+from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While, regions_within
 from .arrays import in_memory, of_lane, own_places, place, place_in_lane
 from .gpu import Gpu
 from .writer import Row, Writer
@@ -110,9 +110,11 @@ def repeat(w: Writer, e: Expr) -> None:
 def while_(w: Writer, e: Expr) -> None:
     """Write a loop with its test between head and body."""
     region_op: While = e.attr
-    if w.gpu and e.region in w.common and operations(region_op.body) >= w.gpu.together_from:
-        _while_together(w, region_op, w.gpu)
-        return
+    if w.gpu and e.region in w.common:
+        size = sum(len(region.nodes) for region in regions_within(region_op.body))
+        if size >= w.gpu.together_from:
+            _while_together(w, region_op, w.gpu)
+            return
     head, body, out = w.fresh_labels("head", "body", "out")
     variables, iter_args, i = _open(w, region_op, head)
     w.region(region_op.head)
@@ -130,12 +132,6 @@ def while_(w: Writer, e: Expr) -> None:
     for x in iter_args:
         if x.result in w.live:
             w.names[x.result] = w.names[x.variable]
-
-
-def operations(region: Region) -> int:
-    """Count the operations of a region, with those of the regions in it."""
-    within = [x.attr.regions for x in region.nodes if isinstance(x.attr, RegionOp)]
-    return len(region.nodes) + sum(map(operations, itertools.chain(*within)))
 
 
 def _while_together(w: Writer, region_op: While, gpu: Gpu) -> None:
