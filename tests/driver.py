@@ -134,7 +134,7 @@ class Driver:
             over_worlds = most == NVIDIA.warp * NVIDIA.warps
             worlds = gx * bx >= values[-1] > (gx - 1) * bx
             assert worlds or not over_worlds, "a thread for each world, and no block for nothing"
-            assert bx in range(NVIDIA.warp, most + 1, NVIDIA.warp) if over_worlds else bx == most
+            assert bx <= most and (bx < NVIDIA.warp or not bx % NVIDIA.warp) if over_worlds else bx == most
             self.threads |= {bx} if over_worlds else set()
             machine.run(values, gx, bx, None if over_worlds else self.memory, shared=shared)
         self.calls.append(("launch", stream))

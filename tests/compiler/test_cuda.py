@@ -520,17 +520,19 @@ def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypa
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
-IN_BLOCKS = [("Hopper", "NextStep", 32), ("Hopper", "SameStep", 64), ("HalfCheetah", "SameStep", 32)]
+IN_BLOCKS = [("Hopper", "NextStep", 132, 1), ("Hopper", "SameStep", 1, 64), ("HalfCheetah", "SameStep", 5, 10)]
 
 
-@pytest.mark.parametrize(("name", "mode", "threads"), [*IN_BLOCKS, ("Walker2d", "NextStep", 64)])
-def test_an_environment(driver, monkeypatch, name, mode, threads):
+@pytest.mark.parametrize(
+    ("name", "mode", "multiprocessors", "threads"), [*IN_BLOCKS, ("Walker2d", "NextStep", 1, 64)]
+)
+def test_an_environment(driver, monkeypatch, name, mode, multiprocessors, threads):
     """A task through the launches for CUDA, beside the one on the CPU: all that it gives is the same.
 
-    On a GPU of one multiprocessor, a block has the warps of all worlds: of 48, the last is half full.
+    A block has the worlds of a multiprocessor, of 48 in all. Of 10 threads, the last block has 8 worlds; of two warps,
+    the second is half full.
     """
-    if threads > 32:
-        monkeypatch.setattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", 1)
+    monkeypatch.setattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", multiprocessors)
 
     def steps(device_build: Callable | None) -> list:
         with monkeypatch.context() as patch:

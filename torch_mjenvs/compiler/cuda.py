@@ -205,12 +205,14 @@ class Arguments:
 
 
 def block_size(worlds: int, multiprocessors: int) -> int:
-    """Return how many threads a block has: the warps of a multiprocessor, which may wait for each other, up to a limit.
+    """Return how many threads a block has: a world each, as many as a multiprocessor must hold, up to a limit.
 
-    With few worlds this is one warp, so that they are spread over all multiprocessors.
+    With few worlds it is less than a warp. So they are spread over all multiprocessors, and as the threads of a warp
+    take each other's branches, a world then waits for fewer others. Beyond, a block is whole warps, which may wait for
+    each other.
     """
-    warps = -(-worlds // NVIDIA.warp)
-    return NVIDIA.warp * min(NVIDIA.warps, -(-warps // multiprocessors))
+    each = max(1, -(-worlds // multiprocessors))
+    return each if each < NVIDIA.warp else NVIDIA.warp * min(NVIDIA.warps, -(-each // NVIDIA.warp))
 
 
 class _Run:
@@ -225,6 +227,8 @@ class _Run:
 
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
+        if not self._blocks:
+            return  # no worlds
         kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
             _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA yet is in none
