@@ -474,7 +474,8 @@ def common_program(dtype: str) -> Program:
 def common_tensors(kernel: launch.Kernel) -> dict[str, torch.Tensor]:
     held = {b.name: kernel.allocate(b, 96) for b in COMMON}
     for x in held.values():
-        x.copy_(torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(x.numel())))
+        generator = torch.Generator().manual_seed(x.numel())
+        x.copy_(torch.randn(x.shape, dtype=torch.float64, generator=generator, device="cpu"))
     return held
 
 
