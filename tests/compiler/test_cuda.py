@@ -429,6 +429,13 @@ def test_a_launch(driver):
     assert d.shape == (5, 3, 1)
 
 
+def test_of_no_worlds_there_is_a_block(driver):
+    """CUDA refuses a launch of none. It is the one that reserves memory once more."""
+    run = cuda_kernel(map_program()).bind({"x": torch.zeros(1, 0, dtype=torch.float64)})
+    run()
+    assert driver.calls[-2:] == [("reserve", 1234)] * 2
+
+
 @pytest.mark.parametrize(("registers", "percent"), [(255, 3), (163, 5), (92, 8), (16, 14)])
 def test_l1_gives_up_what_its_blocks_need_and_no_more(driver, registers, percent):
     """8, 12, 20 and 32 blocks of 32 threads: 1 KB of 228 each."""

@@ -91,6 +91,7 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
     assert found and found <= (parts if target is AARCH64 else whole)
 
 
+@pytest.mark.cpu
 def test_code_made_for_another_model_is_not_found(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
     program = record_list(tables, 1, 1, "float32")

@@ -15,6 +15,7 @@ import torch_mjenvs
 from torch_mjenvs import TorchRLEnv
 
 
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("name", ["cartpole-swingup", "walker-walk"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_gymnasiums_checker_passes(name: str) -> None:

@@ -30,8 +30,7 @@ def of_task(shares: dict[str, float], name: str, otherwise: float) -> float:
 
 def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
     """States, actions, observations and rewards of our environment at these steps of episodes under random actions."""
-    env = TorchVectorEnv(TASKS[name], worlds, dtype=torch.float64, device="cpu", autoreset_mode="Disabled",
-                         observation="flat")  # fmt: skip
+    env = TorchVectorEnv(TASKS[name], worlds, dtype=torch.float64, autoreset_mode="Disabled", observation="flat")
     env.reset(seed=1)
     rng = np.random.default_rng(0)
     low, high = (np.clip(x, -1.0, 1.0) for x in (env.single_action_space.low, env.single_action_space.high))
@@ -42,11 +41,11 @@ def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, n
         state = {"qpos": env.qpos, "qvel": env.qvel} | ({"act": env.act} if env.engine.layout.na else {})
         state |= {f"memory {x}": y for x, y in env.engine.memory.items()}
         state |= {f"param {x}": y for x, y in env.params.items()} if env.engine.layout.params else {}
-        state = {x: y.numpy().copy() for x, y in state.items()}
+        state = {x: y.cpu().numpy().copy() for x, y in state.items()}
         obs, reward, terminated, truncated, _ = env.step(torch.tensor(action))
         assert not (terminated | truncated).any()
         if k in steps:
-            step = state | {"action": action, "obs": obs.numpy(), "reward": reward.numpy()}
+            step = state | {"action": action, "obs": obs.cpu().numpy(), "reward": reward.cpu().numpy()}
             out += [{x: y[i] for x, y in step.items()} for i in range(worlds)]
     return out
 

@@ -19,6 +19,7 @@ from torch_mjenvs.training.originals import Shared, Suite, processes_for
 from torch_mjenvs.training.scores import score
 from torch_mjenvs.training.worlds import original
 
+pytestmark = pytest.mark.usefixtures("no_default_device")
 NAME = "cartpole-balance"
 
 
@@ -61,6 +62,7 @@ def test_the_original_of_a_task_is_dm_controls_unless_its_fields_were_changed(mo
     assert processes_for("dm_control/walker-walk", 100) == 3
 
 
+@pytest.mark.cpu
 def test_a_run_is_trained_scored_there_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--total-steps", "64", "--episodes", "2"]
     out = tmp_path / "run"
@@ -80,7 +82,7 @@ def test_the_humanoid_learns_with_an_easier_reward_and_goes_on_with_dm_controls(
     for env in envs:
         env.reset(seed=0)
     for _ in range(20):
-        (_, easier, *_), (obs, own, *_) = (env.step(torch.zeros(64, 21)) for env in envs)
+        (_, easier, *_), (obs, own, *_) = (env.step(torch.zeros(64, 21, device=env.device)) for env in envs)
         high = (obs["head_height"] / 1.4).clamp(0, 1).reshape(-1)
         upright = ((obs["torso_vertical"][:, 2] + 1) / 1.9).clamp(0, 1)
         torch.testing.assert_close(easier, own + 0.5 * high**2 * upright, rtol=0, atol=1e-12)

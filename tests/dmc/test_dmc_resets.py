@@ -24,12 +24,12 @@ ALIKE = (
 
 def ours(name: str, n: int) -> dict[str, np.ndarray]:
     env = TorchVectorEnv(  # of the kernels that the comparison of steps has built
-        TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat", autoreset_mode="Disabled"
+        TASKS[name], n, dtype=torch.float64, observation="flat", autoreset_mode="Disabled"
     )
     obs, _ = env.reset(seed=5)
     found = {"obs": obs, "qpos": env.qpos, "qvel": env.qvel}
     found |= {x: y.flatten(1) for x, y in (env.params if env.engine.layout.params else {}).items()}
-    return {x: y.numpy().copy() for x, y in found.items()}
+    return {x: y.cpu().numpy().copy() for x, y in found.items()}
 
 
 def of_dm_control(name: str, n: int, params: list[str]) -> dict[str, np.ndarray]:
@@ -69,6 +69,7 @@ def test_thousands_of_episodes_begin_as_dm_controls(name: str) -> None:
     compare(name, 10_000)
 
 
+@pytest.mark.cpu  # on a GPU nothing is
 def test_what_is_computed_ahead_changes_no_number() -> None:
     """Cheetahs of random ages begin their episodes with it, or compute it when they do; so they do after a seed."""
     limits = {"device": "cpu", "autoreset_mode": "SameStep", "max_episode_steps": 40}

@@ -77,7 +77,7 @@ def test_wrappers_are_copied_with_what_they_keep(copied):
 
 
 def test_a_single_env_is_copied_with_gymnasiums_wrappers(copied):
-    env = gymnasium.make("TorchHopper-v0", max_episode_steps=8)
+    env = gymnasium.make("TorchHopper-v0", max_episode_steps=8, device=torch.get_default_device())
     env.reset(seed=1)
     env.step(env.action_space.sample())
     twin = copied(env)

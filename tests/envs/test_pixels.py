@@ -157,6 +157,7 @@ def test_torchrl_repeats_an_action_and_draws_once():
     assert torch.equal(newest(got["pixels"], 1), newest(data[0]["pixels"]))
 
 
+@pytest.mark.cpu  # on a GPU all worlds are drawn
 def test_worlds_that_begin_in_the_same_step_are_drawn_by_themselves(monkeypatch):
     """As they are with all others, which takes twice as long; Hopper falls sooner in some worlds than in others."""
     envs, observed = [], []
@@ -305,8 +306,12 @@ def test_what_cannot_be_right_is_refused():
         TorchVectorEnv("Hopper", N, pixels={"stack": 0})
     with pytest.raises(ValueError, match="no camera 'behind'"):
         TorchVectorEnv("Hopper", N, pixels={"camera": "behind"})
-    with pytest.raises(MemoryError, match="num_envs=4 takes"):
-        TorchVectorEnv("Hopper", N, pixels={"width": 100_000, "height": 100_000})
     env = TorchVectorEnv("Hopper", N, pixels=OPTIONS | {"state": True})
     with pytest.raises(ValueError, match="pixels alone"):
         env.capture(lambda obs: torch.zeros(N, 3), 2)
+
+
+@pytest.mark.cpu  # on a GPU torch's own allocator refuses
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(MemoryError, match="num_envs=4 takes"):
+        TorchVectorEnv("Hopper", N, pixels={"width": 100_000, "height": 100_000})

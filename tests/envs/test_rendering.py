@@ -66,7 +66,7 @@ def test_frame_is_gymnasiums(name):
     small = {"width": 64, "height": 48}
     first = {} if name == "Hopper" else small  # in the default size, which takes seconds to draw, once
     for mode, arguments in (("rgb_array", first), ("depth_array", small), ("rgb_array", small | {"camera_id": 0})):
-        ours = gymnasium.make(f"Torch{name}-v0", render_mode=mode, **arguments)
+        ours = gymnasium.make(f"Torch{name}-v0", render_mode=mode, device=torch.get_default_device(), **arguments)
         real = gymnasium.make(f"{name}-v5", render_mode=mode, **arguments)
         ours.reset(seed=0), real.reset(seed=0)
         real.unwrapped.set_state(ours.unwrapped.qpos, ours.unwrapped.qvel)
@@ -78,7 +78,7 @@ def test_frame_is_gymnasiums(name):
 
 
 def test_rgbd():
-    env = TorchEnv("Hopper", render_mode="rgbd_tuple", width=64, height=48)
+    env = TorchEnv("Hopper", render_mode="rgbd_tuple", width=64, height=48, device=torch.get_default_device())
     env.reset(seed=0)
     rgb, depth = env.render()
     assert rgb.shape == (48, 64, 3) and depth.shape == (48, 64)
@@ -213,6 +213,7 @@ def test_floors_are_drawn_without_end_and_with_the_same_pattern():
         env.model.geom_size[floor, 0] = 1
 
 
+@pytest.mark.cpu  # where films are made
 @pytest.mark.parametrize("name", ["film.gif", "film.mp4", "end.png"])
 def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -233,6 +234,7 @@ def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
     assert seconds == pytest.approx(30) if name == "film.gif" else seconds == pytest.approx(0.128, abs=0.04)
 
 
+@pytest.mark.cpu  # where films are made
 def test_the_film_of_the_policies(tmp_path, capsys):
     """That of the README, of one policy, and short."""
     script = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "policies.py"))

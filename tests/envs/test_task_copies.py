@@ -182,7 +182,7 @@ class Hoarder(Calm):
 
 def run(task: Task) -> list[torch.Tensor]:
     """All that is seen of some steps with an end among them, and of a state that is set."""
-    env = TorchVectorEnv(task, 2, dtype=torch.float64, max_episode_steps=2, device="cpu")
+    env = TorchVectorEnv(task, 2, dtype=torch.float64, max_episode_steps=2)
     env.reset(seed=3)
     seen = [*env.state_dict().values()]
     for _ in range(STEPS):

@@ -69,13 +69,13 @@ def reward(env: TorchVectorEnv) -> float:
 
 
 def made(task: Any, **arguments: Any) -> TorchVectorEnv:
-    return TorchVectorEnv(task, 2, dtype=torch.float64, device="cpu", **arguments)
+    return TorchVectorEnv(task, 2, dtype=torch.float64, **arguments)
 
 
 # as it is
 
 
-@pytest.mark.parametrize("make", [made, lambda task: TorchEnv(task)])
+@pytest.mark.parametrize("make", [made, lambda task: TorchEnv(task, device=torch.get_default_device())])
 def test_an_instance_is_run_as_it_is(make):
     for task in (Own(), put(Plain(), weight=5.0), put(InvertedPendulum(), outcome=five)):
         env = make(task)
@@ -87,7 +87,7 @@ def test_an_instance_is_run_as_it_is(make):
 def test_a_torchrl_environment_runs_an_instance_as_it_is():
     envs = pytest.importorskip("torchrl.envs")
     task = put(InvertedPendulum(), outcome=five)
-    env = torch_mjenvs.TorchRLEnv(task, 2, device="cpu")
+    env = torch_mjenvs.TorchRLEnv(task, 2)
     assert env.engine.task is task and isinstance(env, envs.EnvBase)
     assert env.rollout(2)["next", "reward"].eq(5.0).all()
 

@@ -22,6 +22,7 @@ from torch_mjenvs.envs.episode_log import of_last_step
 from torch_mjenvs.scalar import Random, sqrt
 
 WORLDS, SEED = 3, 5
+HERE = torch.get_default_device()
 
 
 class Loop:
@@ -78,7 +79,7 @@ def make(mode: str = "SameStep", task: Task | None = None, n: int = WORLDS, **ar
 def actions(steps: int, n: int = WORLDS) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     drawn = torch.rand(steps, n, 2, generator=generator, device="cpu", dtype=torch.float64)
-    return (drawn * torch.tensor([2.0, 1.0]) - torch.tensor([1.0, 0.0])).to(torch.empty(0).device)
+    return drawn.to(HERE) * torch.tensor([2.0, 1.0]) - torch.tensor([1.0, 0.0])
 
 
 def close(a: Any, b: Any) -> None:
@@ -198,7 +199,7 @@ def test_a_kick_that_is_not_finite_stops_its_world():
 
 
 def test_a_single_environment_takes_such_actions_and_tells_the_same():
-    env = gymnasium.wrappers.RecordEpisodeStatistics(TorchEnv(Carts()))
+    env = gymnasium.wrappers.RecordEpisodeStatistics(TorchEnv(Carts(), device=HERE))
     many = make("Disabled", n=1, max_episode_steps=-1)
     assert env.action_space == gymnasium.spaces.Box(np.float32([-1, 0]), np.float32([1, 1]))
     obs, _ = env.reset(seed=SEED)

@@ -153,7 +153,7 @@ def test_friction_that_varies_from_world_to_world(cone):
         mjm.geom_friction[:], mjm.body_mass[:] = frictions[k], masses[k]
         mujoco.mj_setConst(mjm, mujoco.MjData(mjm))
         want = oracle.forward(mjm, *state, np.zeros(0)).qacc
-        np.testing.assert_allclose(ours[k], want, rtol=0, atol=1e-9 * np.abs(want).max())
+        np.testing.assert_allclose(ours[k].cpu(), want, rtol=0, atol=1e-9 * np.abs(want).max())
 
 
 @pytest.mark.parametrize(("cone", "condim"), [("pyramidal", 3), ("elliptic", 6)])

@@ -240,7 +240,7 @@ def test_springs_that_yield_and_delays_are_kept_apart(frame_skip: int) -> None:
 
 
 def test_an_environment_shows_its_history_in_mjdata() -> None:
-    env, mjm = TorchEnv(Pushed(), dtype="float64"), Pushed().load()
+    env, mjm = TorchEnv(Pushed(), dtype="float64", device=torch.get_default_device()), Pushed().load()
     d = mujoco.MjData(mjm)
     env.reset(seed=0)
     for k in range(5):

@@ -143,13 +143,13 @@ def stepped(mjm: mujoco.MjModel, sim: Simulation, states: States, c: int, eps: f
     qpos, qvel, ctrl, act = states
     change = np.zeros(2 * mjm.nv + mjm.na + mjm.nu)
     change[c] = eps
-    moved = qpos.numpy().copy()
+    moved = qpos.cpu().numpy().copy()
     for q in moved:
         mujoco.mj_integratePos(mjm, q, change[: mjm.nv], 1.0)
     of_v, of_act, of_ctrl = np.split(change[mjm.nv :], [mjm.nv, mjm.nv + mjm.na])
     put(sim, [torch.tensor(moved), qvel + torch.tensor(of_v), ctrl + torch.tensor(of_ctrl), act + torch.tensor(of_act)])
     sim.step()
-    return [sim.qpos.numpy().copy(), sim.qvel.numpy().copy(), sim.act.numpy().copy() if mjm.na else act.numpy()]
+    return [x.cpu().numpy().copy() for x in (sim.qpos, sim.qvel, sim.act if mjm.na else act)]
 
 
 def best_differences(mjm: mujoco.MjModel, sim: Simulation, states: States) -> list[np.ndarray]:
@@ -404,7 +404,7 @@ def test_states_given_have_leading_dimensions_of_their_own_and_the_worlds_stand_
     knots = sim.linearize(qpos=torch.stack([qpos, qpos + 0.01]))
     assert knots.A.shape == (2, 4, 18, 18) and knots.B.shape == (2, 4, 18, 6)
     torch.testing.assert_close(knots.A[0], own.A, rtol=1e-9, atol=1e-9)
-    one = sim.linearize(qpos[1], qvel[1].tolist(), ctrl[1].numpy())
+    one = sim.linearize(qpos[1], qvel[1].tolist(), ctrl[1].cpu().numpy())
     assert one.A.shape == (18, 18)
     torch.testing.assert_close(one.A, own.A[1], rtol=1e-8, atol=1e-8)
     with pytest.raises(ValueError, match=r"qvel must be of shape \(\.\.\., 9\)"):
@@ -442,7 +442,7 @@ def test_float32_is_float64_to_its_rounding():
     put(single, [x.float() for x in states])
     got = torch.cat(single.linearize()[:2], dim=-1)
     assert got.dtype == torch.float32 and got.isfinite().all()
-    assert share_equal(got.double().numpy(), exact.numpy(), bound=1e-3) >= 0.95
+    assert share_equal(got.double().cpu().numpy(), exact.cpu().numpy(), bound=1e-3) >= 0.95
 
 
 def test_what_has_no_derivatives_is_refused_by_name():

@@ -138,6 +138,7 @@ def test_rows_that_couple_nothing_anew_have_no_loop_of_their_own():
         assert any(isinstance(x, Idle) for x in idle) == expected
 
 
+@pytest.mark.cpu  # on a GPU both are so
 def test_threads_that_are_worlds_have_one_loop(quickly_compiled):
     """A warp would go through both, one after the other."""
     model = heap(5, 3, True)

@@ -191,7 +191,8 @@ def test_the_furthest_vertex_is_in_the_cell_of_a_direction(name):
     n = np.concatenate([rng.normal(size=(3000, 3)), rng.integers(-1, 2, (200, 3)) + [0, 0, 1e-17]])
     n = n[np.abs(n).sum(1) > 1e-9]
     n /= np.linalg.norm(n, axis=1, keepdims=True)
-    *x, v = furthest_vertex(solids, solids.of[0], [torch.tensor(n[:, k].copy()) for k in range(3)])
+    towards = [torch.tensor(n[:, k].copy()) for k in range(3)]
+    *x, v = (k.cpu() for k in furthest_vertex(solids, solids.of[0], towards))
     points = np.array(mesh[0].vertices)
     assert np.allclose((np.stack([k.numpy() for k in x], 1) * n).sum(1), (n @ points.T).max(1), rtol=0, atol=1e-15)
     assert np.allclose(points[v.numpy().astype(int) - 8], np.stack([k.numpy() for k in x], 1), rtol=0, atol=0)

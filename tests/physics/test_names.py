@@ -157,7 +157,7 @@ class Stand(Task):
 
 
 def test_a_task_looks_elements_up_by_name():
-    env = TorchVectorEnv(Stand(), 4, dtype="float64", randomize={"body_mass": (0.5, 2.0)}, device="cpu")
+    env = TorchVectorEnv(Stand(), 4, dtype="float64", randomize={"body_mass": (0.5, 2.0)})
     obs, _ = env.reset(seed=0)
     assert ((obs[:, 0] + 1).abs() < 0.1).all() and obs[:, 0].unique().numel() == 4
     assert torch.equal(obs[:, 4], env.params["body_mass"][:, 2])

@@ -195,7 +195,8 @@ def test_several_steps_are_those_of_step_and_nothing_is_changed():
 
 def test_gradients_in_float32_are_those_of_float64_and_at_rest_and_just_touching_they_are_numbers():
     mjm, sim, states = known.of(known.asset("half_cheetah"), 64)
-    weights, found = torch.randn(64, 9, generator=torch.Generator().manual_seed(0)), []
+    weights = torch.randn(64, 9, generator=torch.Generator().manual_seed(0), device="cpu").to(sim.device)
+    found = []
     for x in (sim, Simulation(mjm, 64, dtype=torch.float32)):
         given = [s.to(x.dtype).requires_grad_() for s in states[:3]]
         total = (x.transition(*given).qvel * weights).sum()
@@ -247,9 +248,10 @@ def test_gradients_by_parameters_through_a_runge_kutta_step_are_linearizes():
     names = ("body_mass", "body_inertia", "dof_damping", "geom_friction")  # what follows from some, too
     sim = Simulation(known.asset("hopper"), 16, dtype=torch.float64, vary=names)
     rng = torch.Generator().manual_seed(0)
-    sim.qvel.add_(0.3 * torch.randn(16, 6, generator=rng, dtype=torch.float64))
+    qvel = torch.randn(16, 6, generator=rng, dtype=torch.float64, device="cpu")
+    sim.qvel.add_(0.3 * qvel.to(sim.device))
     sim.step(100)  # onto the ground
-    weights = torch.randn(16, 12, generator=rng, dtype=torch.float64)
+    weights = torch.randn(16, 12, generator=rng, dtype=torch.float64, device="cpu").to(sim.device)
     params = {name: x.clone().requires_grad_() for name, x in sim.params.items()}
     after = sim.transition(params=params)
     found = torch.autograd.grad((torch.cat(after[:2], 1) * weights).sum(), [params[name] for name in names])

@@ -18,6 +18,7 @@ from torch_mjenvs.playground import Go1Joystick
 for name in ("mujoco_playground", "onnxruntime", "onnxscript"):
     pytest.importorskip(name)
 
+pytestmark = pytest.mark.usefixtures("no_default_device")
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 EXPORT, RUN = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
 
@@ -27,6 +28,7 @@ def test_the_example_of_the_robots_page_runs() -> None:
     exec(code, {})
 
 
+@pytest.mark.cpu
 def test_an_exported_policy_runs_in_mujoco_as_in_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script sees what the task shows, and acts as the policy does, as far as float32 goes."""
     task = Go1Joystick(noise_level=0.0, randomized=False)

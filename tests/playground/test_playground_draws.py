@@ -19,6 +19,7 @@ from torch_mjenvs.playground.biped import Biped
 from torch_mjenvs.playground.go1 import KEPT
 from torch_mjenvs.playground.joystick import Joystick
 
+pytestmark = pytest.mark.cpu
 flax = pytest.importorskip("flax")
 jax, QUADRUPED = theirs.jax, ours.quadruped
 KINDS = pytest.mark.parametrize("kind", TASKS.values(), ids=lambda kind: kind.robot)

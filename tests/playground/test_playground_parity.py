@@ -21,6 +21,7 @@ from torch_mjenvs.playground.joystick import Joystick
 from torch_mjenvs.playground.spot import SpotJoystick
 from torch_mjenvs.scalar import Random
 
+pytestmark = pytest.mark.cpu
 Answer = dict[str, np.ndarray]  # numbers of a step, by name
 TIGHT = {"flat": 1e-9, "rough": 1e-8}  # relative to 1 + size
 # MuJoCo finds contacts with rough ground to 1e-6 m only, where a foot is a box or a sphere that is deep in it. So where

@@ -14,9 +14,12 @@ from torch_mjenvs import TorchVectorEnv, pretrained
 from torch_mjenvs.playground import G1Joystick, Go1Joystick
 from torch_mjenvs.playground.joystick import Joystick
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mujoco_playground") is None, reason="the extra playground is not installed"
-)
+pytestmark = [
+    pytest.mark.cpu,
+    pytest.mark.skipif(
+        importlib.util.find_spec("mujoco_playground") is None, reason="the extra playground is not installed"
+    ),
+]
 SEED, WORLDS, STEPS = 5, 2, 12
 
 

@@ -102,5 +102,5 @@ def test_a_shape_that_may_move_out_of_anothers_place_is_drawn():
     )
     simulation = Simulation(model, 2, vary=("geom_pos",))
     simulation.params["geom_pos"][1, 0, 0] = 0.5
-    seen = [set(x.ravel().tolist()) for x in simulation.render("c", 32, 32)["segmentation"][..., 0].numpy()]
+    seen = [set(x.ravel().tolist()) for x in simulation.render("c", 32, 32)["segmentation"][..., 0].cpu().numpy()]
     assert seen == [{-1, 1}, {-1, 0, 1}]

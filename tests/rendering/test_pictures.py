@@ -108,8 +108,8 @@ def test_rays_meet_what_mj_multiray_meets_in_random_models(seed):
     depth, number = np.zeros(len(ways)), np.zeros(len(ways), np.int32)
     mujoco.mj_multiRay(model, d, place, ways.ravel(), None, 1, -1, number, depth, None, len(ways), mujoco.mjMAXVAL)
     found = (depth >= 0) & (depth < seen.far)
-    ours = pictures["depth"][0].numpy().ravel()
-    np.testing.assert_array_equal(pictures["segmentation"][0, ..., 0].numpy().ravel(), np.where(found, number, -1))
+    ours, shape = pictures["depth"][0].cpu().numpy().ravel(), pictures["segmentation"][0, ..., 0].cpu().numpy().ravel()
+    np.testing.assert_array_equal(shape, np.where(found, number, -1))
     np.testing.assert_allclose(ours, np.where(found, depth, seen.far), rtol=1e-10, atol=1e-10)
     assert found.sum() > 20 and inside
 
@@ -317,6 +317,7 @@ def test_each_free_camera_has_pictures_of_its_own(shapes):
     assert not torch.equal(simulation.render(camera, 16, 16)["depth"], near)
 
 
+@pytest.mark.cpu  # on a GPU torch's own allocator refuses
 def test_pictures_that_do_not_fit_are_refused(shapes):
     with pytest.raises(MemoryError, match="worlds=5 takes"):
         shapes[0].render(0, 200_000, 200_000)

@@ -73,6 +73,7 @@ def made(device: str = "cpu") -> ppo_torchrl.PPO:
     return ppo_torchrl.PPO(ppo_torchrl.make_env("TorchHopper-v0", 8, device), settings, seed=0)
 
 
+@pytest.mark.cpu
 def test_a_minibatch_can_be_a_cuda_graph(monkeypatch):
     """Nothing in it waits for the device, and replayed by a stand-in for graphs it does what it does in torch."""
     monkeypatch.setattr(ppo_torchrl, "CompiledMLP", torch.nn.Sequential)  # as which it runs on a GPU

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import warnings
 from dataclasses import dataclass, replace
@@ -272,7 +273,7 @@ def test_a_rollout_has_what_ended_episodes_tell(wrapped):
     env.reset(seed=1), twin.reset(seed=1)
     if wrapped:
         around.reset(seed=1)
-    moves = iter(actions(100, env.device))
+    moves = itertools.cycle(actions(100, env.device))  # on a GPU it is asked for more, before and in a capture
     moved = []
 
     def policy(obs):

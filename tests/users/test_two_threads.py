@@ -46,8 +46,9 @@ def engine_calls() -> dict[str, Callable[[], Any]]:
 def vector_env_calls() -> dict[str, Callable[[], Any]]:
     env = vector_env()
     state, qpos, qvel = env.state_dict(), env.qpos.clone(), env.qvel.clone()
+    actions = torch.zeros(N, 3)  # here, since each thread has a default device of its own
     return {
-        "step": lambda: env.step(torch.zeros(N, 3)),
+        "step": lambda: env.step(actions),
         "reset": lambda: env.reset(seed=1),
         "set_state": lambda: env.set_state(qpos, qvel),
         "state_dict": env.state_dict,
@@ -58,16 +59,16 @@ def vector_env_calls() -> dict[str, Callable[[], Any]]:
 
 def wrapper_calls() -> dict[str, Callable[[], Any]]:
     env = NormalizeObservation(RecordEpisodeStatistics(vector_env()))
-    state = env.state_dict()
+    state, actions = env.state_dict(), torch.zeros(N, 3)
     return {
-        "step": lambda: env.step(torch.zeros(N, 3)),
+        "step": lambda: env.step(actions),
         "reset": lambda: env.reset(seed=1),
         "load_state_dict": lambda: env.load_state_dict(state),
     }
 
 
 def single_env_calls() -> dict[str, Callable[[], Any]]:
-    env = TorchEnv("Hopper", dtype=torch.float32)
+    env = TorchEnv("Hopper", dtype=torch.float32, device=torch.get_default_device())
     env.reset(seed=0)
     qpos, qvel = env.qpos, env.qvel
     return {

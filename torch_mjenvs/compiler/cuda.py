@@ -219,8 +219,9 @@ class _Run:
     """The kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
-        self._kernel, self._threads = kernel, block_size(worlds, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
-        self._blocks = -(-worlds // self._threads)
+        launched = max(worlds, 1)  # CUDA refuses a launch without blocks; a thread beyond the last world does nothing
+        self._kernel, self._threads = kernel, block_size(launched, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
+        self._blocks = -(-launched // self._threads)
         self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
