@@ -219,9 +219,8 @@ class _Run:
     """The kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
-        launched = max(worlds, 1)  # CUDA refuses a launch without blocks; a thread beyond the last world does nothing
-        self._kernel, self._threads = kernel, block_size(launched, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
-        self._blocks = -(-launched // self._threads)
+        self._kernel, self._threads = kernel, block_size(worlds, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
+        self._blocks = -(-worlds // self._threads)
         self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
@@ -229,7 +228,7 @@ class _Run:
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
         if not self._blocks:
-            return  # no worlds
+            return  # CUDA refuses a launch of none
         kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
             _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA yet is in none
