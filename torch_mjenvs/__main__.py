@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from torch import OutOfMemoryError
+
 # Modules are imported when their command is given: training needs libraries that listing does not.
 COMMANDS = {
     "list": ("commands.tasks", "the tasks, and the scores of their trained policies"),
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found.main(given.rest)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except MemoryError as error:
+    except (MemoryError, OutOfMemoryError) as error:  # of the machine, or of its GPU
         raise SystemExit(str(error) or "there is not enough memory") from error
 
 

@@ -46,6 +46,16 @@ def run(agent, tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("kind", [MemoryError, torch.OutOfMemoryError])
+def test_a_command_for_which_there_is_not_enough_memory_ends_with_a_line(monkeypatch, kind):
+    def short(_: object) -> None:
+        raise kind("step keeps 29,360 bytes a thread: 3.0 GB are free")
+
+    monkeypatch.setattr("torch_mjenvs.commands.tasks.main", short)
+    with pytest.raises(SystemExit, match="GB are free"):
+        main(["list"])
+
+
 def test_the_policy_of_a_run_acts_as_the_agent_did(agent, run):
     policy = Policy.load(run)
     obs = torch.randn(50, 11) * 5

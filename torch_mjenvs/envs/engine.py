@@ -93,8 +93,8 @@ class Engine(Varied):
     `final_params` and `final_derived`.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
-    MemoryError for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python
-    thread is in one.
+    MemoryError, on a GPU torch.OutOfMemoryError, for more worlds than the machine can hold. Calls raise
+    AlreadyPendingCallError while another Python thread is in one.
     """
 
     _called = "this environment"

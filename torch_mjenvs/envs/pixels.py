@@ -114,7 +114,8 @@ class Pixels:
     (`Engine.shows_end`), and `draw_both` returns their last pictures. On CPUs the first pictures of new episodes are
     then drawn only for the worlds that begin one, in groups.
 
-    Raises MemoryError if the pictures do not fit, and `UnsupportedModel` for a model that is not drawn.
+    Raises MemoryError, on a GPU torch.OutOfMemoryError, if the pictures do not fit, and `UnsupportedModel` for a model
+    that is not drawn.
     """
 
     def __init__(self, engine: Engine, options: PixelOptions):

@@ -47,9 +47,9 @@ class Simulation(simulation.Simulation):
     stage of a Runge-Kutta step; `forward` computes them for the present state.
 
     Raises `UnsupportedModel`, naming the element, if the model uses a feature that is not supported; ValueError for an
-    unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
-    for more worlds than the machine can hold. Calls raise AlreadyPendingCallError while another Python thread is in
-    one.
+    unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1;
+    MemoryError, on a GPU torch.OutOfMemoryError, for more worlds than the machine can hold. Calls raise
+    AlreadyPendingCallError while another Python thread is in one.
     """
 
     @functools.cached_property
@@ -89,9 +89,9 @@ class Simulation(simulation.Simulation):
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
-        Raises ValueError for an unknown camera, output or world, MemoryError if the pictures do not fit, and
-        `UnsupportedModel`, naming the element, if the camera might see what is not drawn: skins; in colour, flat
-        textures on shapes other than planes and meshes.
+        Raises ValueError for an unknown camera, output or world; MemoryError, on a GPU torch.OutOfMemoryError, if the
+        pictures do not fit; and `UnsupportedModel`, naming the element, if the camera might see what is not drawn:
+        skins; in colour, flat textures on shapes other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]

@@ -31,8 +31,8 @@ NVIDIA = Gpu(
     # The oldest chip that CUDA 13 knows. The code uses nothing newer, and so is the same for every chip.
     chip="sm_75",
     features="+ptx70",
-    # A block has as many threads as its multiprocessor must hold (see `cuda.block_size`), up to a warp for each scheduler:
-    # larger blocks are no faster, and come in fewer, coarser portions.
+    # A block has as many threads as its multiprocessor must hold (see `cuda.block_size`), up to a warp for each
+    # scheduler: larger blocks are no faster, and come in fewer, coarser portions.
     warp=32,
     warps=4,
     convention="ptx_kernel",
