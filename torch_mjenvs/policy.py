@@ -256,12 +256,12 @@ def _read(content: bytes, name: str) -> Policy:
     except Exception as error:  # damaged, or another's: torch and pickle have many ways to say so
         raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`") from error
     try:
-        return _made_of(found)
+        return policy_of(found)
     except ValueError as error:
         raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`: {error}") from error
 
 
-def _made_of(found: Any) -> Policy:
+def policy_of(found: Any) -> Policy:
     """Make the policy that the contents of a file describe. Raises ValueError that says what is wrong with them."""
     if not isinstance(found, Mapping):
         raise ValueError(f"it is a {type(found).__name__}, not a dict")

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 THERE = torch.device("cuda", 0)
 SMALL = ["--env", "TorchHopper-v0", "--device", "cuda", "--num-envs", "64", "--horizon", "16", "--minibatch", "256"]
-SMALL += ["--actor", "16,16", "--critic", "24", "--episodes", "2", "--evaluations", "0"]
+SMALL += ["--actor", "16,16", "--critic", "24", "--episodes", "2", "--evaluations", "2"]
 SMALL += ["--target-kl", "0.01"]  # else the rate falls with the length of the whole run
 
 

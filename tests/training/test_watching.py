@@ -80,12 +80,23 @@ def test_an_evaluation_is_of_the_same_episodes_each_time():
     run, args = {"env": "TorchHopper-v0"}, argparse.Namespace(device="cpu", seed=3)
     policies = [lambda obs, k=k: torch.full((len(obs), 3), k / 10) for k in range(3)]
     evaluation, before = runs.Evaluation(run, args), torch.get_rng_state()
-    found = [evaluation(act) for act in (*policies, policies[0])]
+    found = [evaluation(SimpleNamespace(act=act)) for act in (*policies, policies[0])]
     assert torch.equal(torch.get_rng_state(), before) and len(set(found)) == 3 and found[0] == found[3]
     evaluation.close()
     for act, mean in zip(policies, found, strict=False):
         fresh = make("TorchHopper-v0", runs.EVALUATED, "cpu")
         assert score(act, fresh, 5, "cpu").returns.mean().item() == mean
+
+
+def test_a_run_on_a_gpu_is_evaluated_by_a_copy_of_its_policy_on_the_cpu(tmp_path):
+    """Here the agent is on the CPU, too."""
+    train.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "run")])
+    entries = torch.load(tmp_path / "run" / "policy.pt", weights_only=True)
+    agent = SimpleNamespace(networks=lambda: {name: x for name, x in entries.items() if name != "env"})
+    evaluation = runs.Evaluation({"env": "TorchHopper-v0"}, argparse.Namespace(device="cuda", seed=3))
+    fresh = make("TorchHopper-v0", runs.EVALUATED, "cpu")
+    assert evaluation(agent) == score(Policy.load(tmp_path / "run"), fresh, 5, "cpu").returns.mean().item()
+    evaluation.close()
 
 
 def test_without_evaluations_there_is_no_best_policy(tmp_path):

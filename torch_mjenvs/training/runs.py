@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from ..envs.tasks.base import Task
 from ..envs.vector_env import TorchVectorEnv
-from ..policy import as_fields
+from ..policy import as_fields, policy_of
 from .agent import Agent
 from .checkpoints import Kept, load, resumed, save, save_json, write
 from .flags import count, device, seed, wandb_project, whole
@@ -185,7 +184,7 @@ def train(
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
-                values["evaluation"] = evaluation(agent.act, getattr(agent, "acts_by_rows", False))
+                values["evaluation"] = evaluation(agent)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
@@ -216,22 +215,25 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
 
 
 class Evaluation:
-    """The mean return of a policy in a few episodes of the Torch task, the same episodes at every call.
+    """The mean return of an agent's mean actions in a few episodes of the Torch task, the same ones at every call.
 
-    This does not change the random numbers of the run.
+    The worlds are on the CPU, and in a run on a GPU so is a copy of the policy: a step of so few worlds takes a GPU up
+    to ten times as long. This does not change the random numbers of the run.
     """
 
     def __init__(self, run: dict[str, Any], args: argparse.Namespace):
         self.run, self.args = run, args
         self.env: TorchVectorEnv | None = None  # made when first needed
 
-    def __call__(self, act: Callable[[Tensor], Tensor], by_rows: bool = False) -> float:
+    def __call__(self, agent: Agent) -> float:
         run, args = self.run, self.args
+        on_cpu = torch.device(args.device).type == "cpu"
+        act = agent.act if on_cpu else policy_of({"env": run["env"], **agent.networks()}).cpu()
         with torch.random.fork_rng(devices=[]):
             if self.env is None:
                 given = arguments(run["env"], run.get("task", {}))
-                self.env = make_to_score(run["env"], EVALUATED, args.device, **given)
-            return float(first_episodes(act, self.env, args.seed + 2, args.device, by_rows).returns.mean())
+                self.env = make_to_score(run["env"], EVALUATED, "cpu", **given)
+            return float(first_episodes(act, self.env, args.seed + 2, "cpu").returns.mean())
 
     def close(self) -> None:
         """Close the worlds."""
