@@ -92,28 +92,15 @@ class Chip:
 
 MULTIPROCESSORS, HERTZ = 132, 1.98e9  # published; measured
 LAUNCH = 4000  # cycles that each step takes besides its warps' own; fitted (Swimmer)
-L2_PORT = 64  # bytes a cycle that one multiprocessor can have of L2 at the most
 SIZES = [1024 << k for k in range(8)]
-TABLE_WARPS = 8  # 256 worlds: what a multiprocessor holds at once of a kernel that takes all registers
-SAMPLES = {1: 8, 2: 4, 4: 2, 8: 1, 16: 1}  # warps on a multiprocessor, and how many of them are looked at
+TABLE_WORLDS = 256  # in 8 warps: what a multiprocessor holds at once of a kernel that takes all registers
+SAMPLES = {8: 8, 16: 8, 32: 8, 64: 4, 128: 2, 256: 1, 512: 1}  # worlds on a multiprocessor; how many times other ones
 
 
 LARGE = ("Ant", "Humanoid")
 WAITS = ("fetch_slots", "barrier_slots", "stall_slots", "meeting_slots")
 KINDS = ("as it is", "smaller stacks", "and code that fits")
 SHRINKS = {1: 1.0, 4: 2.5, 8: 4.0}  # lanes of a world, and how much smaller each one's stack could be
-
-
-def share(chip: Chip, active: int) -> Chip:
-    """The chip where only `active` multiprocessors have work, and so more each of what they share."""
-    more = MULTIPROCESSORS / active
-    return dataclasses.replace(
-        chip,
-        sharers=max(1.0, chip.sharers / more),
-        l2_bytes=chip.l2_bytes * more,
-        l2_rate=min(L2_PORT, chip.l2_rate * more),
-        dram_rate=chip.dram_rate * more,
-    )
 
 
 def step(task: str) -> dict:
@@ -127,27 +114,25 @@ def step(task: str) -> dict:
     worlds, chip = launch.padded(engine.num_envs), Chip()
     resident = cuda_code.resident_warps(machine.code.registers)
 
-    def spent(chip: Chip, first: int, warps: int) -> dict:
-        tensors = [aligned(x) for x in engine.buffers.values()]
-        threads = cuda.block_size(NVIDIA.warp * warps, 1)
-        return machine.time(tensors, worlds, dataclasses.astuple(chip), first, warps, resident, threads)
+    def spent(chip: Chip, first: int, each: int) -> dict:
+        """Of a multiprocessor with so many worlds, from its `first` warp on."""
+        tensors, warps = [aligned(x) for x in engine.buffers.values()], -(-each // NVIDIA.warp)
+        numbers, threads = dataclasses.astuple(chip), cuda.block_size(each, 1)
+        return machine.time(tensors, worlds, numbers, first, warps, resident, threads)
 
     ideal = dataclasses.replace(chip, perfect_fetch=1, perfect_data=1)
     found = {
         "task": task, "physics_steps": engine.task.frame_skip, "resident": resident, "stack": machine.code.stack,
         "code_bytes": machine.code.instructions["address"][-1].item() + 16,
-        "ideal": spent(ideal, 0, TABLE_WARPS)["cycles"],
-        "perfect_data": spent(dataclasses.replace(chip, perfect_data=1), 0, TABLE_WARPS)["cycles"],
-        "perfect_fetch": spent(dataclasses.replace(chip, perfect_fetch=1), 0, TABLE_WARPS)["cycles"],
-        "all": spent(chip, 0, TABLE_WARPS),
+        "ideal": spent(ideal, 0, TABLE_WORLDS)["cycles"],
+        "perfect_data": spent(dataclasses.replace(chip, perfect_data=1), 0, TABLE_WORLDS)["cycles"],
+        "perfect_fetch": spent(dataclasses.replace(chip, perfect_fetch=1), 0, TABLE_WORLDS)["cycles"],
+        "all": spent(chip, 0, TABLE_WORLDS),
     }  # fmt: skip
     found["cycles"] = {}
-    for warps, samples in SAMPLES.items():
-        cycles = [spent(chip, (k * warps) % 16, warps)["cycles"] for k in range(samples)]
-        found["cycles"][str(warps)] = max(cycles)  # a step ends with its last warp
-    for active in (32, 64):
-        few = share(chip, active)
-        found["cycles"][f"1 of {active}"] = max(spent(few, k, 1)["cycles"] for k in range(SAMPLES[1]))
+    for each, samples in SAMPLES.items():
+        cycles = [spent(chip, k * -(-each // NVIDIA.warp), each)["cycles"] for k in range(samples)]
+        found["cycles"][str(each)] = max(cycles)  # a step ends with its last warp
     return found
 
 
@@ -162,7 +147,7 @@ def lanes(task: str) -> dict:
     engine = cuda_code.in_play(task)
     machine = Machine(cuda_code.ptx(task, "step", "float32"))
     engine.action.uniform_(-1, 1)
-    worlds, out = launch.padded(engine.num_envs), {}
+    worlds, warps, out = launch.padded(engine.num_envs), TABLE_WORLDS // NVIDIA.warp, {}
     for each, shrink in SHRINKS.items():
         chosen = torch.arange(worlds) // each
         chip = dataclasses.replace(Chip(), l1_bytes=Chip.l1_bytes * shrink, l2_bytes=Chip.l2_bytes * shrink)
@@ -171,24 +156,22 @@ def lanes(task: str) -> dict:
         for name, assumed in zip(KINDS, (Chip(), chip, small), strict=True):
             buffers = zip(engine._step.tensors, engine._step.kernel.buffers, strict=True)
             tensors = [aligned(x[chosen] if b.rows else x[:, chosen]) for x, b in buffers]
-            numbers, threads = dataclasses.astuple(assumed), cuda.block_size(NVIDIA.warp * TABLE_WARPS, 1)
-            spent = machine.time(tensors, worlds, numbers, 0, TABLE_WARPS, TABLE_WARPS, threads)
-            found |= {name: spent["cycles"], "issued": spent["issued"] // TABLE_WARPS}
+            numbers, threads = dataclasses.astuple(assumed), cuda.block_size(TABLE_WORLDS, 1)
+            spent = machine.time(tensors, worlds, numbers, 0, warps, warps, threads)
+            found |= {name: spent["cycles"], "issued": spent["issued"] // warps}
         out[str(each)] = found
     return {"task": task, "lanes": out}
 
 
 def rate(run: dict, size: int) -> float:
     """Physics steps a second at so many worlds."""
-    warps = -(-size // 32)
-    each = -(-warps // MULTIPROCESSORS)  # on the multiprocessor that has most
-    if warps <= 64:
-        cycles = run["cycles"][f"1 of {32 if warps <= 32 else 64}"]
-    elif str(each) in run["cycles"]:
+    block = cuda.block_size(size, MULTIPROCESSORS)
+    each = block * -(-size // (block * MULTIPROCESSORS))  # on the multiprocessor that has most
+    if str(each) in run["cycles"]:
         cycles = run["cycles"][str(each)]
     else:  # whole rounds more of as many as are there at once
-        eight, sixteen = run["cycles"]["8"], run["cycles"]["16"]
-        cycles = sixteen + (each / 16 - 1) * 2 * (sixteen - eight)
+        once, twice = (run["cycles"][str(k * TABLE_WORLDS)] for k in (1, 2))
+        cycles = twice + (each / TABLE_WORLDS - 2) * (twice - once)
     return size * run["physics_steps"] * HERTZ / (cycles + LAUNCH)
 
 
@@ -208,7 +191,7 @@ def markdown(data: dict) -> str:
         )  # fmt: skip
         rates.append([run["task"], *[number(rate(run, size)) for size in SIZES]])
     shared = [
-        [run["task"], each, str(32 * TABLE_WARPS // int(each)), _k(x["issued"]), *[_k(x[kind]) for kind in KINDS]]
+        [run["task"], each, str(TABLE_WORLDS // int(each)), _k(x["issued"]), *[_k(x[kind]) for kind in KINDS]]
         for run in data["lanes"]
         for each, x in run["lanes"].items()
     ]
