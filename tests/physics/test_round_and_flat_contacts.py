@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -12,6 +13,7 @@ import random_params
 import torch
 
 from torch_mjenvs.physics import load, vary
+from torch_mjenvs.physics.collision.colliders import rods_meet
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import derive
@@ -311,3 +313,29 @@ def test_a_capsule_touches_a_cylinder_where_it_does_in_mujoco(margin):
             assert abs(x[0] - y[0]) < 1e-7 and abs(x[1:4] - y[1:4]).max() < 5e-6 and abs(x[4:7] - y[4:7]).max() < 2e-5
     print(counts)
     assert min(counts[key] for key in (0, 1, 2, "deep")) > 50 and counts["once more"] < 15
+
+
+@pytest.mark.parametrize("size", [(0.1, 0.3), (0.3, 0.02)], ids=["long", "disc"])
+@pytest.mark.parametrize("lean", [10.0, 1e-3, 1e-5, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rods_around_a_capsule_and_a_cylinder_meet_wherever_those_are_near_and_seldom_elsewhere(size, lean, dtype):
+    """Their axes lean so far from each other: anywhere, nearly parallel, and parallel."""
+    bodies = (("capsule", (0.05, 0.4)), ("cylinder", size))
+    xml = "".join(f'<body><freejoint/><geom type="{kind}" size="{a} {b}"/></body>' for kind, (a, b) in bodies)
+    mjm = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{xml}</worldbody></mujoco>")
+    d, rng, margin, n = mujoco.MjData(mjm), np.random.default_rng(0), 0.01, 400
+    centres, axes, near = np.zeros((2, n, 3)), np.zeros((2, n, 3)), np.zeros(n, bool)
+    for k in range(n):
+        turn = rng.normal(size=4)
+        d.qpos[:] = [*rng.normal(0, 0.25, 3), *turn, *rng.normal(0, 0.25, 3), *(turn + lean * rng.normal(size=4))]
+        mujoco.mj_kinematics(mjm, d)
+        centres[:, k], axes[:, k] = d.geom_xpos, d.geom_xmat.reshape(2, 3, 3)[:, :, 2]
+        near[k] = mujoco.mj_geomDistance(mjm, d, 0, 1, 10.0, None) < margin
+    placed = torch.tensor(np.stack([centres, axes], 1), dtype=dtype).unbind(0)
+    one, two = (
+        SimpleNamespace(centre=list(centre.T), axis=list(axis.T), size={"radius": radius, "half": half})
+        for (centre, axis), (_, (radius, half)) in zip(placed, bodies, strict=True)
+    )
+    meet = rods_meet(one, two, margin).cpu().numpy()
+    assert meet[near].all() and near.sum() > 30
+    assert (~near & ~meet).sum() > 2 * (~near & meet).sum()

@@ -21,6 +21,7 @@ from .solids import Solids
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
 CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
 NEVER = 1e10  # a distance at which nothing acts
+LEANING = 3e-4  # of two rods' sizes: more than `_nearest` is off where they are parallel, and than rounding
 SLACK = 1e-5  # of what is measured: more than rounding makes of a distance
 
 Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); normal from geom1 to geom2, two tangents
@@ -117,6 +118,18 @@ def find_sphere_capsule(one: Geom, two: Geom) -> Found:
 
 def find_rods(one: Geom, two: Geom) -> Found:
     """Find the nearest points of two segments, or where the overlap of parallel ones ends: mjc_CapsuleCapsule."""
+    l1, l2 = one.size["half"], two.size["half"]
+    near, parallel, b, along1, along2 = _nearest(one, two)
+    first, second = (_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0))
+    first, twice = choose(parallel, first, near), logical_and(parallel, one.several)
+    far, _ = _balls(one, two, second)
+    return [_balls(one, two, first), (select(twice, far, NEVER), second)]
+
+
+def _nearest(one: Geom, two: Geom) -> tuple[list[Scalar], Mask, Scalar, Scalar, Scalar]:
+    """Positions s and t of the nearest points of two segments, and the mask of those that are parallel: there s and t
+    are as near as `LEANING` allows. Then the product of both axes, and theirs with the way between the centres.
+    """
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
     n = cross(one.axis, two.axis)
@@ -125,10 +138,19 @@ def find_rods(one: Geom, two: Geom) -> Found:
     s = _hold(dot(cross(r, two.axis), n) / maximum(square, PARALLEL), l1)
     t = _hold(s * b - along2, l2)
     s = _hold(along1 + t * b, l1)
-    first, second = (_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0))
-    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, one.several)
-    far, _ = _balls(one, two, second)
-    return [_balls(one, two, first), (select(twice, far, NEVER), second)]
+    return [s, t], parallel, b, along1, along2
+
+
+def rods_meet(one: Geom, two: Geom, margin: Scalar) -> Mask:
+    """Mask of the worlds where the rods around two geoms come within the margin, metres.
+
+    A rod is all that is within a radius of a segment: a capsule is one, and a cylinder is inside of one.
+    """
+    spot, *_ = _nearest(one, two)
+    apart, *_ = _gap(one, two, spot)
+    sizes = [x for geom in (one, two) for x in (geom.size["radius"], geom.size["half"])]
+    reach = one.size["radius"] + two.size["radius"] + margin + LEANING * sum(sizes)
+    return dot(apart, apart) < maximum(reach, 0.0) * reach
 
 
 def place_rods(one: Geom, two: Geom, spot: list[Scalar]) -> Place:

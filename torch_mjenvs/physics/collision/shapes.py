@@ -62,6 +62,7 @@ class Collider:
     cull: compare bounding spheres first, as they are cheaper than `find`.
     several: says from both sizes whether the pair may touch in more than one point at all (`Geom.several`).
     loop: the collider to use where many pairs share a loop (`pair_batch`); None: they never do.
+    rods: both shapes are inside of rods (`colliders.rods_meet`), which tell sooner than `find` that they are apart.
     axial: reads no more of orientations than z axes, so loops keep nothing else of them; enforced.
     many: is so much code, or so many points, that even one pair gets a loop, also one with the world.
     hulls: reads `Shape.hull` instead of `Shape.size`.
@@ -76,6 +77,7 @@ class Collider:
     cull: bool = False
     several: Callable[[Mapping[str, Scalar], Mapping[str, Scalar]], bool] = lambda one, two: True
     loop: Collider | None = None
+    rods: bool = False
     axial: bool = False
     many: bool = False
     hulls: bool = False
@@ -196,8 +198,9 @@ _PLANE_BOX = Collider(
 _SPHERE_CYLINDER = Collider(1, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True)
 _SPHERE_BOX = Collider(1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True)
 _CAPSULE_CYLINDER = Collider(
-    2, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True, loose=True
-)
+    2, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot,
+    cull=True, rods=True, ccd=True, loose=True,
+)  # fmt: skip
 _CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True)
 _CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
 _ELLIPSOID = replace(_CONVEX, find=convex.find_ellipsoid, place=convex.place_round)

@@ -16,7 +16,7 @@ from ....compiler.arrays import Array, Table
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
-from ...collision.colliders import Place
+from ...collision.colliders import Place, rods_meet
 from ...collision.contact_param import contact_param
 from ...collision.shapes import bound_of, ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
@@ -137,7 +137,8 @@ class PairTables:
         weights = [m.body_invweight0[body][0] for body in self.moved]
         self._by_body = None if is_number(*weights) else Array(weights)
         near = self._bounds_that_meet(m, d)
-        self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
+        closer = self._rods_meet if collider.rods else self._boxes_meet if self._boxes else None
+        self._near = choose_each(near, closer, self.n) if closer else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
         self._at_contact = False
@@ -182,7 +183,8 @@ class PairTables:
         self._places = [[place[x] for x in end] for end in self._ends]
         sizes = [[self._sizes[x] for x in end] for end in self._ends]
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
-        self._boxes = {} if collider.axial else boxes_around(m, geoms)  # rods are measured as fast as boxes compared
+        rods = collider.axial or collider.rods  # are measured as fast as boxes compared
+        self._boxes = {} if rods else boxes_around(m, geoms)
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
@@ -286,6 +288,10 @@ class PairTables:
             for end, x in zip(self._ends, self._geoms(i), strict=True)
         )
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
+
+    def _rods_meet(self, i: Any) -> list[Mask]:
+        """Mask, as a list of one: the rods around the two geoms of pair i meet."""
+        return [rods_meet(*self._geoms(i), self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
         """Measure the pair of contact i, which may be the pair's first."""
