@@ -53,7 +53,7 @@ torch:  ## the fast tests with another release of torch (TORCH=2.15.0), in .venv
 	.venv-torch-$(TORCH)/bin/python -m pip install --quiet -c .venv-torch-$(TORCH)/constraints.txt torch==$(TORCH) -e ".[dev,train,bench]"
 	.venv-torch-$(TORCH)/bin/python -m pytest -q $(PARALLEL) $(ARGS)
 
-soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed
+soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 22 cases), figures printed
 	$(BIN)/python -m pytest -q -s -m "" tests/users/test_soak.py --soak-steps $(STEPS) $(ARGS)
 
 lint: $(STAMP)  ## ruff and mypy

@@ -217,8 +217,8 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
 class Evaluation:
     """The mean return of an agent's mean actions in a few episodes of the Torch task, the same ones at every call.
 
-    The worlds are on the CPU, and in a run on a GPU so is a copy of the policy: a step of so few worlds takes a GPU up
-    to ten times as long. This does not change the random numbers of the run.
+    The worlds are on the CPU, and in a run on a GPU so is a copy of the policy: a step of so few worlds takes a GPU
+    several times as long. This does not change the random numbers of the run.
     """
 
     def __init__(self, run: dict[str, Any], args: argparse.Namespace):

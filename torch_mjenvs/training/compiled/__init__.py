@@ -1,6 +1,6 @@
-"""PPO's update and networks as compiled kernels for the CPU: the computation of `ppo.py`, in less time.
+"""PPO's update and networks as compiled kernels: the computation of `ppo.py`, in less time.
 
-`on_gpu.py` has the update for NVIDIA's GPUs.
+`on_gpu.py` has those for NVIDIA's GPUs, the other modules those for CPUs.
 """
 
 from __future__ import annotations
