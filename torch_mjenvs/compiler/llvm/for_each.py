@@ -156,7 +156,7 @@ def for_each(w: Writer, e: Expr) -> None:
     n = variables.add(w.fresh("n"), "i32", "0") if parts else ""
     iter_args = add_iter_args(w, variables, region_op.iter_args)
     number, here = _number(w, numbers, masks, i)
-    w.names[region_op.counter] = number
+    w.names[region_op.counter], w.positions[region_op.counter] = number, i
     end = _skip(w, here, around)
     w.region(region_op.body)
     _put(w, region_op, here)

@@ -6,6 +6,7 @@ from ..lower import lower
 from ..program import Program
 from . import arrays, buffers, control, for_each, queues, scalars
 from .gpu import NVIDIA, Gpu
+from .list_order import arrays_in_list_order
 from .types import Types
 from .writer import Row, Writer
 
@@ -45,6 +46,7 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     """The IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: a thread is one world."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
     w.gpu, w.common = gpu, {program.trace.top}
+    w.in_list_order = arrays_in_list_order(w.live)
     w.put(f"%thread = call i32 @{gpu.thread}()")
     w.put(f"%block = call i32 @{gpu.block}()")
     size = w.assign(f"call i32 @{gpu.size}()") if gpu.warps > 1 else gpu.warp

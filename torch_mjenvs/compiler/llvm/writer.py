@@ -9,6 +9,7 @@ from ..expr import Expr, Region
 from ..lower import Code
 from ..region_ops import RegionOp
 from .gpu import Gpu
+from .list_order import origin
 from .types import Types
 
 Row = Callable[["Writer", Expr], None]
@@ -90,6 +91,8 @@ class Writer(Text):
         self.moved: Moved | None = None  # in a queue
         self.gpu: Gpu | None = None  # that has a thread for each world
         self.common: set[Region] = set()  # to which all threads of a block come that are worlds
+        self.in_list_order: set[Expr] = set()  # arrays, see `list_order`
+        self.positions: dict[object, str] = {}  # in its list, of the number that a loop is at
         self.longest = 0  # lines of a block, from which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:
@@ -113,9 +116,7 @@ class Writer(Text):
         """Return where lanes find the array of a world that they work for; None if it is their own."""
         if self.moved is None:
             return None
-        while array.op != "array":
-            array = array.args[0]
-        region: Region | None = array.region
+        region: Region | None = origin(array).region
         while region is not None and region is not self.moved.region:
             region = region.parent
         return self.moved if region is None else None
