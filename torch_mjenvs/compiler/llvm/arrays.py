@@ -74,9 +74,9 @@ def add_indices(w: Writer, e: Expr) -> None:
 def place(w: Writer, array: Expr, row: object, column: int) -> str:
     """Write the address of a number, in steps that many numbers share: the row, what is added to it, the column."""
     vector, own, columns, at = w.types.of("f"), w.types.own, array.attr.columns, w.names[array]
-    listed = origin(array) in w.in_list_order
+    positions = w.positions if w.in_list_order and origin(array) in w.in_list_order else {}
     for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
-        index = w.assign(f"zext i32 {(listed and w.positions.get(part)) or w.value(part, 's')} to i64")
+        index = w.assign(f"zext i32 {positions.get(part) or w.value(part, 's')} to i64")
         if columns > 1:
             index = w.assign(f"mul i64 {index}, {columns}")
         at = w.assign(f"getelementptr {vector}, {own} {at}, i64 {index}")
