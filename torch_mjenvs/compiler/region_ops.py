@@ -199,6 +199,13 @@ class Shape:
     columns: int
 
 
+def array_of(name: Expr) -> Expr:
+    """Return the array that a node names: it has another name after each loop that changes it."""
+    while name.op != "array":
+        name = name.args[0]
+    return name
+
+
 class Packing(int):
     """The order in which active sets are put together: of how many numbers, and for each set the places of its own."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .expr import Expr, Region
 from .program import Program
-from .region_ops import PuttingLoop, RegionOp
+from .region_ops import PuttingLoop, RegionOp, array_of
 from .sink_loads import Homes
 
 LEAVES = ("phi", "counter", "load")
@@ -49,7 +49,7 @@ class _Region:
         self.operands: dict[Expr, list[Expr]] = {}
         for e in self.nodes:
             if e.op == "get":
-                self.reads[e] = _array(e.args[0])
+                self.reads[e] = array_of(e.args[0])
             elif isinstance(e.attr, RegionOp):
                 self.operands[e] = self._operands_of(e, task)
         for e in self.nodes:
@@ -66,7 +66,7 @@ class _Region:
         """The nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
         needs: dict[Any, None] = dict.fromkeys(region_op.args)
-        written = {_array(put.array) for put in record.puts} if isinstance(record, PuttingLoop) else set()
+        written = {array_of(put.array) for put in record.puts} if isinstance(record, PuttingLoop) else set()
         for region in record.regions:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written
@@ -98,10 +98,3 @@ class _Region:
             else:
                 operands = [a for a in e.args if type(a) is Expr]
             todo += [(a, False) for a in reversed(operands) if a not in self.done]
-
-
-def _array(e: Expr) -> Expr:
-    """The array of this name."""
-    while e.op != "array":
-        e = e.args[0]
-    return e

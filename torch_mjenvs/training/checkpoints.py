@@ -50,7 +50,7 @@ class Kept:
         start, agent = time.perf_counter(), self.agent
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         if self.share.first:
-            save(self._policy(), self.out / "policy.pt")
+            save(policy_entries(agent, self.run), self.out / "policy.pt")
             save(state, self.out / "checkpoint.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
@@ -60,10 +60,12 @@ class Kept:
         before = [mean for _, _, mean in self.history["evaluations"][:-1]]
         if evaluation > max(before, default=-math.inf):
             about = {"frames": self.agent.frames_seen, "evaluation": evaluation}
-            save(self._policy() | {"about": about}, self.out / "best.pt")
+            save(policy_entries(self.agent, self.run) | {"about": about}, self.out / "best.pt")
 
-    def _policy(self) -> dict[str, Any]:
-        return {"env": self.run["env"], "task": self.run.get("task", {}), **self.agent.networks()}
+
+def policy_entries(agent: Agent, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of a policy file, as `torch_mjenvs.policy` says them, of the agent as it is now."""
+    return {"env": run["env"], "task": run.get("task", {}), **agent.networks()}
 
 
 def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]) -> tuple[dict[str, Any], float]:

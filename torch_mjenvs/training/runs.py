@@ -21,7 +21,7 @@ from ..envs.tasks.base import Task
 from ..envs.vector_env import TorchVectorEnv
 from ..policy import as_fields, policy_of
 from .agent import Agent
-from .checkpoints import Kept, load, resumed, save, save_json, write
+from .checkpoints import Kept, load, policy_entries, resumed, save, save_json, write
 from .flags import count, device, seed, wandb_project, whole
 from .folders import folder, to_resume
 from .health import Faults
@@ -228,7 +228,7 @@ class Evaluation:
     def __call__(self, agent: Agent) -> float:
         run, args = self.run, self.args
         on_cpu = torch.device(args.device).type == "cpu"
-        act = agent.act if on_cpu else policy_of({"env": run["env"], **agent.networks()}).cpu()
+        act = agent.act if on_cpu else policy_of(policy_entries(agent, run)).cpu()
         with torch.random.fork_rng(devices=[]):
             if self.env is None:
                 given = arguments(run["env"], run.get("task", {}))

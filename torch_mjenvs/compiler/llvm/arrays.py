@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..arrays import Table
 from ..expr import Expr
+from ..region_ops import array_of
 from .buffers import in_every_lane
-from .list_order import origin
 from .writer import Row, Writer
 
 
@@ -74,7 +74,7 @@ def add_indices(w: Writer, e: Expr) -> None:
 def place(w: Writer, array: Expr, row: object, column: int) -> str:
     """Write the address of a number, in steps that many numbers share: the row, what is added to it, the column."""
     vector, own, columns, at = w.types.of("f"), w.types.own, array.attr.columns, w.names[array]
-    positions = w.positions if w.in_list_order and origin(array) in w.in_list_order else {}
+    positions = w.positions if w.in_list_order and array_of(array) in w.in_list_order else {}
     for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
         index = w.assign(f"zext i32 {positions.get(part) or w.value(part, 's')} to i64")
         if columns > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..expr import Expr
-from ..region_ops import ForEach, PuttingLoop
+from ..region_ops import ForEach, PuttingLoop, array_of
 
 
 def arrays_in_list_order(live: Iterable[Expr]) -> set[Expr]:
@@ -22,16 +22,9 @@ def arrays_in_list_order(live: Iterable[Expr]) -> set[Expr]:
     lists: dict[object, Expr] = {e.attr.counter: _list_of(e.args[0]) for e in nodes if isinstance(e.attr, ForEach)}
     lists_of: dict[Expr, set[Expr | None]] = {}
     for array, row in _rows(nodes):
-        lists_of.setdefault(origin(array), set()).add(lists.get(_counter_of(row)))
+        lists_of.setdefault(array_of(array), set()).add(lists.get(_counter_of(row)))
     alone = {x: next(iter(found)) for x, found in lists_of.items() if len(found) == 1 and not x.args}
     return {x for x, which in alone.items() if which is not None and which.region is x.region}
-
-
-def origin(array: Expr) -> Expr:
-    """Return the array itself, which after each loop that changes it is known by another node."""
-    while array.op != "array":
-        array = array.args[0]
-    return array
 
 
 def _list_of(which: Expr) -> Expr:

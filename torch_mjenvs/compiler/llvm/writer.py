@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from ..expr import Expr, Region
 from ..lower import Code
-from ..region_ops import RegionOp
+from ..region_ops import RegionOp, array_of
 from .gpu import Gpu
-from .list_order import origin
 from .types import Types
 
 Row = Callable[["Writer", Expr], None]
@@ -116,7 +115,7 @@ class Writer(Text):
         """Return where lanes find the array of a world that they work for; None if it is their own."""
         if self.moved is None:
             return None
-        region: Region | None = origin(array).region
+        region: Region | None = array_of(array).region
         while region is not None and region is not self.moved.region:
             region = region.parent
         return self.moved if region is None else None
