@@ -1,4 +1,4 @@
-# One command each; every one of them sets up .venv first, and only when pyproject.toml or constraints.txt changed.
+# One command each. Most of them first set up .venv, if pyproject.toml or constraints.txt changed.
 PYTHON ?= python3
 ENV ?= TorchHalfCheetah-v0
 ARGS ?=

@@ -25,7 +25,7 @@ PAGES = {
     "benchmarks/results/tried-shapes.md": "tried-shapes.md",
     "benchmarks/results/tried-compiler.md": "tried-compiler.md",
     "benchmarks/results/tried-interfaces.md": "tried-interfaces.md",
-    "examples/decisions.md": "training-decisions.md",
+    "benchmarks/results/tried-training.md": "tried-training.md",
     "examples/quadruped/README.md": "quadruped.md",
     "examples/quadruped/quadruped.gif": "quadruped.gif",
     "examples/cleanrl_ppo.py": "cleanrl_ppo.md",

@@ -103,6 +103,8 @@ class Returns:
 
 
 class PPO:
+    acts_by_rows = False
+
     def __init__(self, env: TorchRLEnv, settings: SimpleNamespace, seed: int):
         self.env, self.settings = env, settings
         s, n, device = settings, env.batch_size.numel(), env.device

@@ -18,7 +18,7 @@ COMMANDS = {
     "export": ("commands.export", "write a trained policy as ONNX, TorchScript or NumPy arrays"),
     "train": ("training.train", "train a policy by PPO or SAC"),
     "bench": ("commands.bench", "steps a second on this machine"),
-    "cache": ("cache", "show or clear the cache of compiled kernels"),
+    "cache": ("commands.cache", "show or clear the cache of compiled kernels"),
 }
 
 

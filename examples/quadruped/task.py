@@ -3,7 +3,7 @@
 Commands change within an episode and grow with success; observations are noisy; actions arrive late; every robot has
 masses, a centre of mass, motors and feet of its own, and is pushed now and then.
 
-    python examples/ppo.py --env quadruped.task:TorchQuadruped-v0
+    PYTHONPATH=examples torch_mjenvs train --env quadruped.task:TorchQuadruped-v0 --actor 128,128 --critic 128,128
 
 Letters: v, w are the trunk's velocities in its own frame; "heading" is that frame turned upright.
 """

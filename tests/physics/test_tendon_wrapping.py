@@ -1,4 +1,4 @@
-"""Tendons that go round spheres and cylinders (`physics/tendons/wrapping.py`) against MuJoCo C."""
+"""Tendons that go round spheres and cylinders (`physics/dynamics/tendons/wrapping.py`) against MuJoCo C."""
 
 from __future__ import annotations
 

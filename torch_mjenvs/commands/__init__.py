@@ -1,4 +1,4 @@
-"""The commands of `python -m torch_mjenvs`, one file each, with a `main(arguments)`."""
+"""The commands of `torch_mjenvs` except `train`, one file each, with a `main(arguments)`."""
 
 from __future__ import annotations
 

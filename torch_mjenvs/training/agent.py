@@ -24,6 +24,10 @@ class Agent(Protocol):
     frames_seen: int
 
     @property
+    def acts_by_rows(self) -> bool:
+        """Whether `act` gives a row the same bits whatever other rows it is given with it."""
+
+    @property
     def finished(self) -> Collection[float]:
         """The returns of the episodes that ended last."""
 

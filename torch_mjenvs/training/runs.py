@@ -247,7 +247,7 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
     found = scores(
         agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
         meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
-        by_rows=getattr(agent, "acts_by_rows", False),
+        by_rows=agent.acts_by_rows,
     )  # fmt: skip
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)

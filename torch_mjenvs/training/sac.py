@@ -141,6 +141,7 @@ class SAC:
     """Soft Actor-Critic (Haarnoja et al., 2018) in the worlds of `env`: a `Learner`."""
 
     LEARNED = ("actor", "critic", "target", "log_alpha", "obs_moments")
+    acts_by_rows = False
 
     def __init__(
         self, env: TorchVectorEnv, settings: Settings, seed: int, obs_groups: Mapping[str, Sequence[str]] | None = None

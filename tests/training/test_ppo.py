@@ -1,4 +1,4 @@
-"""The PPO example: its settings, its hand-written gradient, resuming, and a whole run, small."""
+"""PPO: its settings, its hand-written gradient, resuming, and a whole run, small."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
 
 
 def test_ppo_runs(tmp_path):
-    run = python(str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(tmp_path), folder=tmp_path)
+    run = python("-m", "torch_mjenvs", "train", *SMALL, "--out", str(tmp_path), folder=tmp_path)
     assert run.returncode == 0, run.stderr
     scores = re.findall(r"score in (\S+): (-?\d+) ± (\d+)", run.stdout)
     assert [name for name, *_ in scores] == ["TorchHopper-v0", "Hopper-v5"]

@@ -1,25 +1,19 @@
-"""Show what the cache of compiled kernels holds, or clear it.
-
-python -m torch_mjenvs.cache
-python -m torch_mjenvs.cache --clear
-"""
+"""`torch_mjenvs cache`: show what the cache of compiled kernels holds, or clear it."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 
-from .compiler import cache
+from ..compiler import cache
+from . import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command: list what the cache holds, or clear it."""
-    parser = argparse.ArgumentParser(
-        prog="python -m torch_mjenvs.cache", description="Show what the cache of compiled kernels holds, or clear it."
-    )
-    parser.add_argument("--clear", action="store_true", help="remove all that it holds")
-    clear = parser.parse_args(arguments).clear
+    """Run `torch_mjenvs cache`: list what the cache holds, or clear it."""
+    p = parser("cache", "Show what the cache of compiled kernels holds, or clear it.")
+    p.add_argument("--clear", action="store_true", help="remove all that it holds")
+    clear = p.parse_args(arguments).clear
     folder = cache.directory()
     if folder is None:
         print("there is no cache: the user has no home, and TORCH_MJENVS_CACHE names no folder")
@@ -39,7 +33,3 @@ def _age(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0, seconds):.0f} seconds"
-
-
-if __name__ == "__main__":
-    main()
