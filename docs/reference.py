@@ -30,6 +30,7 @@ SECTIONS = {
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
     "torch_mjenvs.dmc": ["dmc/environment.py"],
+    "torch_mjenvs.playground": ["playground"],
     "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],
     "torch_mjenvs.adapters": ["adapters"],

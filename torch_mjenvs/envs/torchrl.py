@@ -68,8 +68,8 @@ class TorchRLEnv(EnvBase):
             each number by its own factor; `Scale`, `Shift` and `Uniform` have more options. `params` has their values.
         vary: names of further parameters that differ from world to world and are set by `set_params`, not drawn.
         pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
-            9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
-            `PixelOptions` has the rest.
+            9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both.
+            docs/pixels.md explains `channels_first`, `without`, `samples` and `action_repeat`.
         from_pixels, pixels_only: as TorchRL's own environments take them, for `pixels=` of this `width`, `height` and
             camera; `pixels_only=False` is its `state=True`.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.

@@ -65,7 +65,8 @@ class TorchVectorEnv(VectorEnv):
         pixels: observe pictures, drawn without OpenGL, in place of the task's own observations: dict(width=84,
             height=84, camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a
             reset all pictures of a stack are the first one. `state=True` gives a dict of both, "state" and "pixels",
-            like Gymnasium's AddRenderObservation; `PixelOptions` has the rest.
+            like Gymnasium's AddRenderObservation. docs/pixels.md explains `channels_first`, `without`, `samples` and
+            `action_repeat`.
         render_mode: with "rgb_array", "depth_array" or "rgbd_tuple", `render()` returns a frame for each of
             `render_worlds`. "human" shows one world in a window at every step.
         render_worlds: the worlds that are drawn; None for every world, as in Gymnasium. With thousands, name a few.
