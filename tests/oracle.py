@@ -265,20 +265,17 @@ def field(mjm: mujoco.MjModel, d: mujoco.MjData, name: str) -> np.ndarray:
 # random models
 
 
-def random_mjcf(seed: int, floor: bool = True, self_contact: bool = True) -> str:
+def random_mjcf(seed: int) -> str:
     """MJCF of one or two random trees: every supported joint, geom, spring, damper and motor may turn up in it."""
     rng = np.random.default_rng(seed)
     maker = _Maker(rng)
     trees = "".join(maker.body(0, root=True) for _ in range(int(rng.integers(1, 3))))
-    ground = (
-        '<geom name="floor" type="plane" size="5 5 1" conaffinity="1" contype="1" margin="0.002"/>' if floor else ""
-    )
-    affinity = 1 if self_contact else 0
+    ground = '<geom name="floor" type="plane" size="5 5 1" conaffinity="1" contype="1" margin="0.002"/>'
     integrator = rng.choice(["Euler", "RK4"])
     return f"""<mujoco>
   <compiler angle="radian" autolimits="true"/>
   <option timestep="0.004" integrator="{integrator}" gravity="0.3 0 -9.81"/>
-  <default><geom conaffinity="{affinity}" contype="1"/></default>
+  <default><geom conaffinity="1" contype="1"/></default>
   <worldbody>{ground}{trees}</worldbody>
   <actuator>{maker.motors()}</actuator>
 </mujoco>"""

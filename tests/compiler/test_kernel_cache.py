@@ -22,8 +22,8 @@ import torch
 from kernels import HERE, at_lanes, build, garbage, record_list
 
 from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchVectorEnv
-from torch_mjenvs.compiler import build as building
 from torch_mjenvs.commands import cache as command
+from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cache, cpu, launch, loader, source
 from torch_mjenvs.compiler.back_end import BackEnd
 from torch_mjenvs.compiler.build import Recipe

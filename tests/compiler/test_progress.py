@@ -86,7 +86,7 @@ def test_without_stderr_or_with_one_that_is_closed_all_goes_on(monkeypatch: pyte
             time.sleep(0.02)
 
 
-def test_an_error_goes_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_goes_on_its_way() -> None:
     with pytest.raises(KeyError), progress("tidying up"):
         raise KeyError
 

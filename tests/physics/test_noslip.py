@@ -1,4 +1,4 @@
-"""noslip_iterations (`physics/solver/noslip.py`) against MuJoCo C, at noslip_tolerance 0, so that it does all of them."""
+"""noslip (`physics/solver/noslip.py`) against MuJoCo C, at noslip_tolerance 0: MuJoCo then does all its sweeps."""
 
 from __future__ import annotations
 

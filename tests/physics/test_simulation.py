@@ -550,7 +550,7 @@ def test_reset():
             sim.reset(bad)
 
 
-def test_models_as_mjmodel_as_text_and_as_file(tmp_path):
+def test_models_as_mjmodel_as_text_and_as_file():
     path = oracle.ASSETS / "hopper.xml"
     for model in (mujoco.MjModel.from_xml_path(str(path)), path.read_text(), path, str(path)):
         sim = Simulation(model, 3)

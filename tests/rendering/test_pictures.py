@@ -24,7 +24,7 @@ from torch_mjenvs.rendering.scene import scene_of
 
 WORLDS = 5
 SIZE = 84
-GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
+GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 
 
 @pytest.fixture(scope="module")

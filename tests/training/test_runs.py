@@ -209,7 +209,7 @@ def test_in_another_thread_signals_are_left_alone():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_process_that_was_ended_leaves_what_can_be_scored_and_resumed(tmp_path, number, capsys):
+def test_a_process_that_was_ended_leaves_what_can_be_scored_and_resumed(tmp_path, number):
     """As soon as there is a checkpoint, which is before the first iteration; a killed run holds no lock."""
     out = tmp_path / "run"
     arguments = [*SMALL, "--total-steps", "2e9", "--out", str(out)]

@@ -100,7 +100,7 @@ make = train.make
         (["--place", "7", "--name", "x y"], 200306.0 + 10000),
     ],
 )
-def test_flags_of_all_kinds_reach_the_task(mine, tmp_path, monkeypatch, capsys, flags, reward):
+def test_flags_of_all_kinds_reach_the_task(mine, tmp_path, capsys, flags, reward):
     out = ["--out", str(tmp_path / "run")]
     main(["train", "--env", mine, *SMALL, "--horizon", "4", *out, *flags])
     policy = Policy.load(tmp_path / "run")

@@ -188,11 +188,11 @@ def entries(folder: Path) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.used, reverse=True)
 
 
-def tidy(folder: Path, limit: int | None = None) -> None:
+def tidy(folder: Path) -> None:
     """Remove what writers that were killed left, and, beyond the limit, what was not used for longest."""
-    limit, total = LIMIT if limit is None else limit, 0
+    total = 0
     for entry in entries(folder):
         total += entry.size
-        if total > limit or (entry.unfinished and time.time() - entry.used > STALE):
+        if total > LIMIT or (entry.unfinished and time.time() - entry.used > STALE):
             with suppress(OSError):
                 entry.path.unlink()

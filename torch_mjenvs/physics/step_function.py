@@ -25,7 +25,7 @@ from .params import floats
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
 WARM = "qacc_warmstart"
-STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
+STEP, BACKWARD, TANGENT = ("transition", "backward", "tangent")
 MODES = {STEP: "", BACKWARD: "reverse", TANGENT: "forward"}
 
 
