@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 from scenes import of_mujoco, scattered, state, structural_similarity
-from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
+from test_pictures import HAVE
 
 from torch_mjenvs import UnsupportedModel
 from torch_mjenvs.envs.tasks.registry import make_task

@@ -9,7 +9,7 @@ import pytest
 import torch
 from ptx import Machine
 from scenes import COLOURS, scattered, state
-from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
+from test_pictures import HAVE
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.compiler import cuda

@@ -6,7 +6,6 @@ import mujoco
 import numpy as np
 import pytest
 from scenes import beside_mujoco, scattered
-from test_pictures import opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import Data, load

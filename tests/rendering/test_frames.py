@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium.envs.mujoco import mujoco_rendering
 from processes import run
-from test_pictures import opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs.envs import camera
 from torch_mjenvs.envs.vector_env import TorchVectorEnv

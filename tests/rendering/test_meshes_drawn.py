@@ -8,7 +8,6 @@ import pytest
 import torch
 from ptx import Machine
 from scenes import MESHES, beside_mujoco, scattered, state
-from test_pictures import opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.compiler import cuda

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Iterator
-
 import gymnasium
 import mujoco
 import numpy as np
@@ -16,7 +12,6 @@ from scenes import SHAPES, of_mujoco, scattered, state
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.compiler import cuda
-from torch_mjenvs.envs.camera import before_opengl
 from torch_mjenvs.physics import Data, load
 from torch_mjenvs.rendering import camera as cameras
 from torch_mjenvs.rendering import picture
@@ -25,21 +20,6 @@ from torch_mjenvs.rendering.scene import scene_of
 WORLDS = 5
 SIZE = 84
 GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
-
-
-@pytest.fixture(scope="module")
-def opengl() -> Iterator[None]:
-    """Skips where MuJoCo's renderer cannot draw. It took its backend when it was imported, which here becomes EGL."""
-    before_opengl()
-    with pytest.MonkeyPatch.context() as patch:
-        try:
-            if "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
-                backend = importlib.import_module("mujoco.egl").GLContext
-                patch.setattr(importlib.import_module("mujoco.rendering.classic.gl_context"), "GLContext", backend)
-            mujoco.Renderer(mujoco.MjModel.from_xml_string(SHAPES), 8, 8).close()
-        except Exception as error:  # each backend has its own
-            pytest.skip(f"no OpenGL to draw with: {error!r}")
-        yield
 
 
 def poses(model: mujoco.MjModel, d: mujoco.MjData, camera: mujoco.MjvCamera) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pixels
 import pytest
 import torch
-from test_pictures import opengl  # noqa: F401 (a fixture)
 
 pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quickly_compiled")]
 
