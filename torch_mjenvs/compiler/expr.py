@@ -228,10 +228,11 @@ def _modulo(x: Any, y: Any) -> Expr | float:
     left = remainder(x, y)
     other_signs = (x < 0.0) ^ (y < 0.0)
     beyond: Expr | float = node("select", (left > 0.0) & other_signs, abs(y) - left, left)
-    return _where(y < 0.0, -beyond, beyond)
+    return choose(y < 0.0, -beyond, beyond)
 
 
-def _where(mask: Expr | bool, a: Any, b: Any) -> Any:
+def choose(mask: Expr | bool, a: Any, b: Any) -> Any:
+    """Return a where the mask holds, b elsewhere: what `scalar.select` is of traced values and numbers."""
     return node("select", mask, a, b) if type(mask) is Expr else (a if mask else b)
 
 

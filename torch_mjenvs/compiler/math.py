@@ -15,7 +15,7 @@ import math as _m
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from .expr import Expr, current, node, remainder
+from .expr import Expr, choose, current, node, remainder
 
 # Each table: float32, float64. pi / 2 and log 2 come as a number and what it lacks.
 _HALF_PI = {
@@ -210,7 +210,7 @@ def acos(x: Expr) -> Expr | float:
 def fmod(x: Any, y: Any) -> Expr | float:
     """C's fmod, of the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
     left = remainder(x, y)
-    return _select(x < 0.0, -left, left)
+    return choose(x < 0.0, -left, left)
 
 
 @_elementary
@@ -219,12 +219,12 @@ def atan2(y: Any, x: Any) -> Expr | float:
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))
-    over, under = _select(steep, -x, y), _select(steep, y, x)  # rotated by a quarter where steep
+    over, under = choose(steep, -x, y), choose(steep, y, x)  # rotated by a quarter where steep
     q = over / node("select", node("le", _abs(x) + _abs(y), 0.0), 1.0, under)
     z = q * q
     a = _fma(q * z, _horner(_ATAN[dtype], z), q)
-    axis = _select(steep, high, _select(x < 0, 2.0 * high, 0.0))
-    axis = _select(y < 0, -axis, axis)
+    axis = choose(steep, high, choose(x < 0, 2.0 * high, 0.0))
+    axis = choose(y < 0, -axis, axis)
     return axis + _fma(axis, low / high, a)
 
 
@@ -242,7 +242,3 @@ def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr | float:
 
 def _abs(x: Expr | float) -> Expr | float:
     return node("abs", x) if isinstance(x, Expr) else abs(x)
-
-
-def _select(mask: Expr | bool, a: Expr | float, b: Expr | float) -> Expr | float:
-    return node("select", mask, a, b) if type(mask) is Expr else (a if mask else b)

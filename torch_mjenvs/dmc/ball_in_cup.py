@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
@@ -23,9 +22,6 @@ class BallInCup(DMControlTask):
             return [*m.qpos0[:2], r.uniform(-0.2, 0.2), r.uniform(0.2, 0.5)]
 
         return rng.draw_until(draw, lambda qpos: world.at(qpos).data.ncon < 0.5), [0.0] * m.nv
-
-    def observe(self, m: Model, world: World) -> dict[str, Any]:
-        return {"position": world.qpos, "velocity": world.qvel}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         d, target = after.data, m.site("target")

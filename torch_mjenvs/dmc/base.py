@@ -40,7 +40,7 @@ class DMControlTask(Task):
 
     def observe(self, m: Model, world: World) -> dict[str, Any]:
         """Return the observation by dm_control's names and in its order: numbers, lists, and lists of lists."""
-        raise NotImplementedError
+        return {"position": world.qpos, "velocity": world.qvel}
 
 
 def random_joints(m: Model, rng: Random) -> list[Scalar]:

@@ -40,7 +40,7 @@ class Humanoid(DMControlTask):
 
     def observe(self, m: Model, world: World) -> dict[str, Any]:
         if self.pure_state:
-            return {"position": world.qpos, "velocity": world.qvel}
+            return super().observe(m, world)
         place, torso = world.data.xpos, m.body(self.torso)
         mat, limbs = world.data.xmat[torso], [place[m.body(name)] for name in self.limbs]
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 from xml.etree import ElementTree
 
 import mujoco
@@ -59,9 +59,6 @@ class LQR(DMControlTask):
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return scale(unit([rng.normal() for _ in range(m.nq)]), math.sqrt(2.0)), [0.0] * m.nv
-
-    def observe(self, m: Model, world: World) -> dict[str, Any]:
-        return {"position": world.qpos, "velocity": world.qvel}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         cost = 0.5 * dot(after.qpos, after.qpos) + 0.5 * dot(action, action) * self.control_cost

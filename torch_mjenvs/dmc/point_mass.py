@@ -36,9 +36,6 @@ class PointMass(DMControlTask):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv
 
-    def observe(self, m: Model, world: World) -> dict[str, Any]:
-        return {"position": world.qpos, "velocity": world.qvel}
-
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         place, target = after.data.geom_xpos, m.geom("target")
         size = target.size[0]

@@ -10,7 +10,7 @@ from ..algebra.sparse import Row
 from ..algebra.spatial import add_scaled, cross, dot, scale, zeros
 from ..model.data import Data, stage
 from ..model.enums import TrnType
-from ..model.model import Model, Pair, dofs_of, moving_body
+from ..model.model import Model, Pair, bodies_of, dofs_of, moving_body
 from .idle import fold_idle
 from .listed import Listed
 
@@ -27,15 +27,12 @@ def _moment(m: Model, d: Data, body: int) -> Row:
     """Compute the mean over the contacts of a body, those in the gap included, of how fast each closes, by each dof."""
 
     def touches(pair: Pair) -> bool:
-        return body in bodies_of(pair)
-
-    def bodies_of(pair: Pair) -> tuple[int, int]:
-        return m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
+        return body in bodies_of(m, pair)
 
     def is_moved(side: int, other: int) -> Callable[[Pair], float]:
-        return lambda pair: float(moving_body(m, bodies_of(pair)[side]) == other)
+        return lambda pair: float(moving_body(m, bodies_of(m, pair)[side]) == other)
 
-    moved = sorted({moving_body(m, b) for pair in m.pairs if touches(pair) for b in bodies_of(pair)} - {0})
+    moved = sorted({moving_body(m, b) for pair in m.pairs if touches(pair) for b in bodies_of(m, pair)} - {0})
 
     def add_pull(c: Listed, carry: list[Any]) -> list[Any]:
         count, pulls = carry

@@ -19,7 +19,7 @@ from ..collision.colliders import NEVER
 from ..collision.contact_param import contact_param
 from ..collision.shapes import most_contacts
 from ..model.data import Data
-from ..model.model import Model, Pair
+from ..model.model import Model, Pair, bodies_of
 from . import body_contacts, world_contacts
 from .batch.records import records_each
 from .body_contacts import BodyContact, BodyContacts, Side, sides_of
@@ -51,12 +51,12 @@ def in_loop(m: Model, pair: Pair) -> bool:
     """
     if contact_param(m, pair).adhesion:
         return False
-    one_moves = len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
+    one_moves = len(sides_of(m, *bodies_of(m, pair))) == 1
     return one_moves and most_contacts(m, pair) > MANY and not m.noslip_iterations
 
 
 def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | WorldContactLoop | BodyContact]:
-    sides = sides_of(m, *_bodies(m, candidate.pair))
+    sides = sides_of(m, *bodies_of(m, candidate.pair))
     if not sides:
         return []
     if in_loop(m, candidate.pair):
@@ -131,15 +131,11 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
     return WorldContactLoop(maker.pair, maker.bodies, side.body, touching, contact, uncertain)
 
 
-def _bodies(m: Model, pair: Pair) -> tuple[int, int]:
-    return m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
-
-
 class _Maker:
     """Makes the contacts of a pair from what they have in common."""
 
     def __init__(self, m: Model, d: Data, pair: Pair):
-        self.m, self.d, self.pair, self.bodies = m, d, pair, _bodies(m, pair)
+        self.m, self.d, self.pair, self.bodies = m, d, pair, bodies_of(m, pair)
         self.param, self.bound = row_param(m, pair), contact_bound(m, pair, d.precision)
         param = contact_param(m, pair)
         self.friction, self.adhesion = param.friction[: pair.condim - 1], param.adhesion

@@ -14,7 +14,7 @@ from ..collision.candidates import Candidate, Contact
 from ..collision.contact_param import contact_param
 from ..collision.shapes import COLLIDERS
 from ..model.data import Data
-from ..model.model import Model, Pair
+from ..model.model import Model, Pair, bodies_of
 from .body_contacts import sides_of
 from .listed import ByBody, Listed, Visit, of_bodies
 
@@ -30,7 +30,7 @@ def can_be_listed(m: Model, pair: Pair) -> bool:
 def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:
     """Run `visit` over a pair's contacts that have no force, as `Constraint.fold_listed` does over those that act."""
     pair, param = candidate.pair, contact_param(m, candidate.pair)
-    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
+    bodies = bodies_of(m, pair)
     acts = any(side.dofs for side in sides_of(m, *bodies))
     if acts and (is_zero(param.gap) or param.adhesion):
         return carry

@@ -15,7 +15,7 @@ import mujoco
 
 from ..algebra.spatial import MINVAL
 from ..model.enums import EqType, ObjType
-from ..model.model import Model
+from ..model.model import Model, bodies_of
 from .refusals import describe, disabled, weldid
 
 Held = tuple[tuple[int, int], str, tuple[int, ...]]  # two bodies, and by what: a kind of element, and which ones
@@ -55,4 +55,4 @@ def _ties(mjm: mujoco.MjModel) -> Iterator[Held]:
 
 def _contacts(m: Model) -> Iterator[Held]:
     for pair in m.pairs:
-        yield (m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]), "geom", (pair.geom1, pair.geom2)
+        yield bodies_of(m, pair), "geom", (pair.geom1, pair.geom2)

@@ -13,7 +13,7 @@ from ..collision.shapes import most_contacts
 from ..constraints.batch.pair_batch import divided
 from ..constraints.contacts import in_loop
 from ..model.enums import GeomType
-from ..model.model import Model, Pair, UnsupportedModel, dof_chain
+from ..model.model import Model, Pair, UnsupportedModel, bodies_of, dof_chain
 from ..model.precision import PRECISIONS
 
 LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and takes 2 s to build
@@ -120,7 +120,7 @@ def _moving(m: Model, pair: Pair) -> int:
 
 
 def _message(m: Model, operations: int, roughly: str = "") -> str:
-    bodies = Counter(tuple(sorted((m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]))) for p in m.pairs)
+    bodies = Counter(tuple(sorted(bodies_of(m, p))) for p in m.pairs)
     most = ", ".join(f"{m.body_names[a]!r} and {m.body_names[b]!r} ({n})" for (a, b), n in bodies.most_common(LISTED))
     return (
         f"a step of this model has {roughly}{operations:,} operations, and building its kernel may take minutes (about "

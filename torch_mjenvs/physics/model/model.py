@@ -375,6 +375,11 @@ class Model:
         return hash(self.digest) if self.constant else id(self)
 
 
+def bodies_of(m: Model, pair: Pair) -> tuple[int, int]:
+    """Return the bodies of a pair's geoms."""
+    return m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
+
+
 def moving_body(m: Model, body: int) -> int:
     """Return the nearest body with joints of its own, from this one towards the root; 0 if there is none."""
     while body and not m.body_dofnum[body]:

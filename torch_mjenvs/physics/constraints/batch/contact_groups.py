@@ -18,7 +18,7 @@ from ....compiler.arrays import Array
 from ....compiler.scalar import Mask, Scalar, logical_or
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
@@ -187,7 +187,7 @@ def contact_groups(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Con
     """Make the contacts of batches of pairs; an empty list if there are none."""
     if not batches:
         return []
-    bodies = {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for pairs in batches for p in pairs}
+    bodies = {bodies_of(m, p) for pairs in batches for p in pairs}
     dofs = sorted({v for two in bodies for side in sides_of(m, *two) for v in side.dofs})
     moving = records([*({"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in dofs), {"odof": [0.0] * 6, "qvel": 0.0}])
     groups = []

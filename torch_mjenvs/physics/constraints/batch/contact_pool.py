@@ -28,7 +28,7 @@ from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, Places, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...dynamics.inertia import dof_columns
 from ...model.data import Data
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
@@ -94,7 +94,7 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
     where any limb may touch any other, or trees are small, a block that holds dofs of two costs nothing more.
     """
     columns: list[set[int]] = [set() for _ in range(m.nv)]
-    couples = {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}
+    couples = {bodies_of(m, p) for p in pairs}
     moved = [sorted(v for side in sides_of(m, *couple) for v in side.dofs) for couple in couples]
     for mine in moved:
         for k, v in enumerate(mine):
@@ -238,7 +238,7 @@ class ContactPool(Constraint):
     @property
     def bodies(self) -> list[tuple[int, int]]:
         """The bodies of geom1 and geom2 of each contact, by place."""
-        return [(self.m.geom_bodyid[p.geom1], self.m.geom_bodyid[p.geom2]) for p in self.pairs]
+        return [bodies_of(self.m, p) for p in self.pairs]
 
     def number(self, i: Any) -> Any:
         """The place of contact i in MuJoCo's order, among those of the pool."""
@@ -350,7 +350,7 @@ def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: 
     orders = [[place[id(pair), k] for pair, k in some] for some in known]
     acting, condim = [f.touching() for f in finders], batches[0][0].condim
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
-    couples = Couples.make(m, [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs], layout.blocks)
+    couples = Couples.make(m, [bodies_of(m, p) for p in pairs], layout.blocks)
     jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
     found = _found(finders, acting, orders, slots, condim, n)
     refine = refined_in_loop(m, d.precision, slots.which, pairs, lambda of, i: Table(of)[slots.place(i)])

@@ -19,7 +19,7 @@ from ...algebra.spatial import is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
 from ...model.enums import GeomType, SensorType
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from ...model.precision import Precision
 from ..body_contacts import sides_of
 from ..softening import ContactBound, contact_bound
@@ -54,7 +54,7 @@ class PairBatch:
     @classmethod
     def of(cls, m: Model, pairs: list[Pair], dofs: Sequence[int] = ()) -> PairBatch:
         """Make the batch of pairs that `batch_pairs` put together. dofs: at least those of its own, sorted."""
-        bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
+        bodies = [bodies_of(m, p) for p in pairs]
         moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
         dofs = [*dofs] or sorted({v for own in moved for v, _ in own})
         place = {v: k for k, v in enumerate(dofs)}
@@ -114,7 +114,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     found: dict[tuple[Any, ...], list[Pair]] = {}
     world, m = m, m.nominal or m
     for p in m.pairs:
-        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
+        bodies, solimp = bodies_of(m, p), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
@@ -141,7 +141,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
     count, world, m = 0, m, m.nominal or m
     for p in m.pairs:
-        bodies, bound = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_bound(world, p, precision)
+        bodies, bound = bodies_of(m, p), contact_bound(world, p, precision)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop = loop_of(m, p)
         if not sides_of(m, *bodies):
@@ -178,7 +178,7 @@ def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
     Those are a stiffness of their bodies, which is summed over the tree whether anything touches or not.
     """
     loop = loop_of(m, pairs[0])
-    ends = ((m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs)
+    ends = (bodies_of(m, p) for p in pairs)
     return bool(loop and loop.many) and all(len(sides_of(m, *bodies)) == 1 for bodies in ends)
 
 

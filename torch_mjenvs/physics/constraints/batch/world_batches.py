@@ -18,7 +18,7 @@ from ....compiler.arrays import Array
 from ....compiler.scalar import Mask, Scalar
 from ...algebra.spatial import Vec, add, choose, zeros
 from ...model.data import Data
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contact_force import body_motion
@@ -188,7 +188,7 @@ def world_batches(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Worl
     """Make the contacts of batches of pairs with the world; an empty list if there are none."""
     if not batches:
         return []
-    sides = [[sides_of(m, m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2])[0] for p in pairs] for pairs in batches]
+    sides = [[sides_of(m, *bodies_of(m, p))[0] for p in pairs] for pairs in batches]
     touched = sorted({side.body for of_batch in sides for side in of_batch})
     velocity = Array([list(d.ovel[body]) for body in touched])
     found = []
