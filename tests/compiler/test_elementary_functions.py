@@ -7,11 +7,12 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+import torch
 from graph_eval import RUNNERS, evaluate, run_compiled, trace
 from kernels import dtype_of
 
 from torch_mjenvs.compiler import math as traced
-from torch_mjenvs.compiler.scalar import power
+from torch_mjenvs.compiler.scalar import log, power
 
 DTYPES = ["float32", "float64"]
 RUNS = [(r, d) for r in RUNNERS for d in DTYPES]
@@ -111,6 +112,19 @@ def test_log(runner: str, dtype: str) -> None:
     got = apply(runner, dtype, "log", x)
     absolute, ulp = errors("log", got, x)
     assert np.max(absolute / ulp) <= 1.5
+
+    below = float(f.smallest_normal) / 8
+    edges = np.array([0.0, -0.0, below, -below, -float(f.smallest_normal), -0.03, -1e30, -np.inf, np.inf, np.nan], dtype)
+    wanted = [-np.inf] * 4 + [np.nan] * 4 + [np.inf, np.nan]
+    np.testing.assert_array_equal(apply(runner, dtype, "log", edges), wanted)
+
+
+def test_log_and_power_of_numbers_and_tensors_beyond_their_domain() -> None:
+    """As in kernels."""
+    assert log(0.0) == -np.inf and np.isnan(log(-1.0)) and np.isnan(power(-2.0, 0.3))
+    x = torch.tensor([0.0, -1.0])
+    assert torch.equal(log(x).nan_to_num(7.0), torch.tensor([-torch.inf, 7.0]).nan_to_num(7.0))
+    assert power(x, 0.3)[1].isnan() and power(-2.0, 3) == -8.0
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)

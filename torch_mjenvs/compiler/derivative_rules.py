@@ -116,6 +116,7 @@ ELEMENTARY: dict[str, Callable[..., Tangent]] = {
     "expm1": lambda e, x, t: _scaled(t, e + 1.0),
     "tanh": lambda e, x, t: _scaled(t, 1.0 - e * e),
     "log": lambda e, x, t: _scaled(t, 1.0 / x),
+    "log_of_normal": lambda e, x, t: _scaled(t, 1.0 / x),
     "log1p": lambda e, x, t: _scaled(t, 1.0 / (1.0 + x)),
     "atan2": _atan2,
 }

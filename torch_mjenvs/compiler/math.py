@@ -26,6 +26,7 @@ _LOG_2 = {
     "float32": (0.6931471824645996, -1.9046542121259336e-09),
     "float64": (0.6931471805599453, 2.3190468138462996e-17),
 }
+_TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}  # the smallest normal number
 # Beyond this, rounding x * 2 / pi in float32 would lead out of the polynomials' interval.
 _TURNS_LIMIT = 1e5
 
@@ -173,6 +174,14 @@ def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
 
 @_elementary
 def log(x: Expr) -> Expr:
+    """The natural logarithm: 1.5 ulp; NaN below 0, -infinity at 0 and for subnormal x."""
+    tiny = _TINY[current().dtype]
+    y = node("select", x < _m.inf, log_of_normal(x), x)
+    return node("select", node("le", tiny, x), y, node("select", x > -tiny, -_m.inf, _m.nan))
+
+
+@_elementary
+def log_of_normal(x: Expr) -> Expr:
     """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
@@ -192,7 +201,7 @@ def log1p(x: Expr) -> Expr:
     u = node("add", x, 1.0)
     rounded = u - 1.0
     lost = (1.0 - (u - rounded)) + (x - rounded)  # 1 + x = u + lost, exactly
-    y = log(u) + lost / u
+    y = log_of_normal(u) + lost / u
     y = node("select", x < _m.inf, y, x)
     return node("select", x > -1.0, y, node("select", x < -1.0, _m.nan, x - _m.inf))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from .control import count_while
 from .expr import Expr, current, node, type_of
-from .scalar import Mask, Scalar, cos, log, logical_not, minimum, number, sin, sqrt
+from .scalar import Mask, Scalar, cos, log_of_normal, logical_not, minimum, number, sin, sqrt
 
 Word = Expr | int
 
@@ -180,7 +180,7 @@ class Random:
         else:
             u = _fma(self._integer53(first), 2.0**-53, 2.0**-54)
             angle = self._integer53(first + 2) * (math.pi * 2.0**-52)
-        radius = sqrt(-2.0 * log(u))
+        radius = sqrt(-2.0 * log_of_normal(u))
         return radius * (sin(angle) if twin else cos(angle))
 
     def exponential(self, scale: Scalar = 1.0) -> Scalar:
@@ -191,7 +191,7 @@ class Random:
         else:
             u = _fma(self._integer53(self._drawn), 2.0**-53, 2.0**-54)
             self._drawn += 2
-        return -log(u) * scale
+        return -log_of_normal(u) * scale
 
     def integers(self, low: int, high: int | None = None) -> Scalar:
         """Draw a whole number from low up to but not including high, or from 0 up to low: the same in both precisions.

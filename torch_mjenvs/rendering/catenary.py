@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler.control import repeat
-from ..compiler.scalar import Scalar, absolute, exp, log, maximum, minimum, select, sqrt
+from ..compiler.scalar import Scalar, absolute, exp, log_of_normal, maximum, minimum, select, sqrt
 from ..physics.algebra.spatial import MINVAL
 
 NEWTON = 12  # steps of Newton's method; the equation is nearly linear, and 5 usually do
@@ -30,7 +30,7 @@ def catenary(h: Scalar, v: Scalar, longest: Scalar) -> Callable[[Scalar], Scalar
 
     (root,) = repeat(NEWTON, newton, [goal / 24.0**0.5])
     b = root * h
-    x0 = 0.5 * (h - b * log((longest + v) / maximum(longest - v, MINVAL)))
+    x0 = 0.5 * (h - b * log_of_normal((longest + v) / maximum(longest - v, MINVAL)))
     return lambda x: 2.0 * b * _sinh(0.5 * (x - 2.0 * x0) / b) * _sinh(0.5 * x / b)
 
 

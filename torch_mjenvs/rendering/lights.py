@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import mujoco
 
-from ..compiler.scalar import Mask, Scalar, exp, log, logical_and, maximum, minimum, select, sqrt
+from ..compiler.scalar import Mask, Scalar, exp, log_of_normal, logical_and, maximum, minimum, select, sqrt
 from ..physics.algebra.spatial import Vec, add, dot, sub
 from ..physics.model.data import Data
 from ..physics.model.model import Model, UnsupportedModel
@@ -156,7 +156,7 @@ def _power(x: Scalar, p: Scalar) -> Scalar:
     Less is not seen, and processors are slow with products so small that they are subnormal.
     """
     if not isinstance(p, float) or p != int(p):
-        return exp(p * log(maximum(x, 1e-12)))
+        return exp(p * log_of_normal(maximum(x, 1e-12)))
     out: Scalar = 1.0
     n = int(p)
     x = maximum(x, math.exp(-20.0 / max(n, 1)))
