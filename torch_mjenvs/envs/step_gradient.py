@@ -103,8 +103,7 @@ class StepGradient(Differentiable):
         return bar
 
     def _back(self, before: Rows, bar: Rows) -> Rows:
-        """Return the adjoints of what a step began with. Sums are in place: nobody else has the kernels' results.
-        """
+        """Return the adjoints of what a step began with. Sums are in place: nobody else has the kernels' results."""
         physics, state = self._physics, self._state
         controls = self._episode.contract.controls
         begun = self._call(CONTROL, before) if controls else {"ctrl": before["action"], "qvel": before["qvel"]}
