@@ -1,7 +1,7 @@
 """Which kernels a change alters: a digest of the LLVM IR of every task's kernels, and how many operations they hold.
 
-    python -m benchmarks.kernel_ir            # compare with what is kept; status 1 if anything differs python -m
-    benchmarks.kernel_ir --write    # keep what the code gives now
+    python -m benchmarks.kernel_ir            # compare with what is kept; status 1 if anything differs
+    python -m benchmarks.kernel_ir --write    # keep what the code gives now
 
 A change of structure alone leaves every digest as it was. The IR is made for one fixed x86-64 processor with AVX-512
 and for NVIDIA's GPUs, so it is the same on every machine with the same MuJoCo and LLVM.

@@ -1,8 +1,8 @@
 """Every model of the installed packages, a row each: what it takes to build, how right a step is, and how fast.
 
-    python -m benchmarks.model_table                  # over an hour; rows come one by one, and are kept python -m
-    benchmarks.model_table --only dog       # models whose path has this in it python -m benchmarks.model_table --again
-    # those that have a row, too
+    python -m benchmarks.model_table                  # over an hour; rows come one by one, and are kept
+    python -m benchmarks.model_table --only dog       # models whose path has this in it
+    python -m benchmarks.model_table --again          # those that have a row, too
 
 Each model is looked at in a process of its own, on one thread, with a limit on its time. States are MuJoCo's own, along
 rollouts under random controls. From each state both go on under the same controls, MuJoCo with a solver that converges:

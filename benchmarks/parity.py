@@ -67,7 +67,7 @@ def oracle(case: Case) -> Samples:
         action = env.action_space.sample().astype(np.float64)  # Gymnasium squares it in the precision that it is given
         qpos, qvel = env.data.qpos.copy(), env.data.qvel.copy()
         if sampled := k % STEPS_APART == 0:
-            env.set_state(qpos, qvel)  # forgets the warm start, as ours does
+            env.set_state(qpos, qvel)  # nothing is carried over, as in ours
         obs, reward, terminated, _, _ = env.step(action)
         if sampled:
             rows.append((qpos, qvel, action, obs, reward, terminated))

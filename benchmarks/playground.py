@@ -2,8 +2,8 @@
 
     python -m benchmarks.playground                                   # the policies that come with the package
     python -m benchmarks.playground --runs runs/TorchGo1Joystick-v0-0 # those of runs
-    python -m benchmarks.playground --keep --runs ...                 # and put them into the package python -m
-    benchmarks.playground --render                          # the table, from the data that is there
+    python -m benchmarks.playground --keep --runs ...                 # and put them into the package
+    python -m benchmarks.playground --render                          # the table, from the data that is there
 
 Both make the same draws: states, commands, robots, noise and kicks are those of an environment in float64, as a task's
 functions draw them on plain numbers, too. MuJoCo C uses the scene's own solver settings, which stop after one to three

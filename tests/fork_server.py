@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-SERVER = sys.modules["__main__"]  # kept, since a module's contents go when it goes
+SERVER = sys.modules["__main__"]  # kept, since a module's contents are cleared when it is deleted
 
 
 def serve() -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ def as_bound(name: str, x: Any) -> float | None:
 
 
 def as_limit(max_episode_steps: Any) -> int | None:
-    """Read the number of steps after which an episode is truncated; None, or Gymnasium's -1, is never. Raises
+    """Read the number of steps after which an episode is truncated; None, or Gymnasium's -1, means never. Raises
     ValueError.
     """
     if max_episode_steps is None:
