@@ -1,4 +1,4 @@
-"""What is measured, as data; and our contenders: environments as a user has them, and Simulation."""
+"""The tasks that are measured, as data, and our contenders: environments as users have them, and `Simulation`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ENVPOOL_NUM_ENVS = 64
 
 ACTION_SETS = 4
 SEASON_WORLDS, SEASON_STEPS, SNAPSHOT_EVERY = 64, EPISODE_LIMIT, 20
-RELOAD_EVERY = 5  # environment steps: a Simulation has no episodes, so its worlds are put back before they leave them
+RELOAD_EVERY = 5  # environment steps, then worlds are put back: without episodes they would leave these states
 STATE = ("qpos", "qvel", "qacc_warmstart")
 
 
@@ -80,7 +80,7 @@ class Season:
     episode_length: float
 
     def loader(self, target: Engine | Simulation) -> Callable[[], None]:
-        """What puts the worlds of an engine or a simulation into these states, each state equally often."""
+        """Return a function that puts the worlds of an engine or simulation into these states, each equally often."""
         chosen = torch.arange(len(target.qpos)) % len(self.states["qpos"])
         names = [name for name in (*STATE, "elapsed_steps") if hasattr(target, name)]
         views = [getattr(target, name) for name in names]
@@ -95,7 +95,7 @@ class Season:
 
 
 def season(case: Case) -> Season:
-    """Worlds need one whole episode to be in the states that they stay among: measured once, then copied."""
+    """Run worlds for a whole episode, after which their states are typical. They are recorded once, then copied."""
     torch.manual_seed(0)
     env, engine = make(case, SEASON_WORLDS, torch.float64)
     snapshots, ended = [], 0

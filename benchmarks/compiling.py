@@ -1,4 +1,5 @@
-"""Compile time, cold and cached, and memory: each in a process of its own, which imports all but this when timed.
+"""Compile time, cold and cached, and memory: each in a process of its own, in which all imports but those of this
+module are timed, too.
 
 python -m benchmarks.compiling HalfCheetah float32 65536     # what such a process prints; 0: no look at memory
 """
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def measure(task: str, dtype: str, worlds: int, quiet: float) -> dict[str, float | bool]:
     """Seconds to construct an environment, imports apart, and bytes a world."""
-    for _ in range(2):  # once more if others kept the machine busy
+    for _ in range(2):  # again if others kept the machine busy
         with tempfile.TemporaryDirectory() as cache:
             cold = probe(task, dtype, 0, cache)
             cached = probe(task, dtype, worlds, cache)

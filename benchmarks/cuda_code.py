@@ -135,14 +135,14 @@ WIDTHS = {".U8": 1, ".S8": 1, ".U16": 2, ".64": 8, ".128": 16}
 
 
 def depot_bytes(text: str) -> int:
-    """What PTX itself keeps on a thread's stack, below what the assembler spills: the memories of loops."""
+    """Return the bytes that PTX itself keeps on a thread's stack, below the assembler's spills: loops' memories."""
     match = _DEPOT.search(text)
     return int(match[1]) if match else 0
 
 
 @dataclass
 class Share:
-    """Of one block of PTX: machine instructions by kind, and bytes that a thread moves."""
+    """The share of one block of PTX: its machine instructions by kind, and the bytes that a thread moves."""
 
     instructions: Counter[str] = field(default_factory=Counter)
     local_bytes: int = 0
@@ -153,7 +153,7 @@ class Share:
 def shares(text: str, firsts: list[int]) -> list[Share]:
     """For blocks of PTX that begin at these lines, the machine instructions made of them.
 
-    A division's or root's slow path, a call that hardly any number takes, is left out.
+    The slow path of a division or root, a call that hardly any number needs, is left out.
     """
     nvdisasm = tool("nvdisasm")
     if nvdisasm is None:
@@ -177,7 +177,7 @@ def shares(text: str, firsts: list[int]) -> list[Share]:
                 share.global_bytes += size * (kind == "global")
                 if kind == "local":
                     share.local_bytes += size
-                    # by its place: ptxas leaves its mark "SpillRefill" off most of them
+                    # a spill is known by its place: ptxas marks few of them "SpillRefill"
                     fixed = _FIXED.search(operands)
                     share.spilled_bytes += size * (fixed is not None and int(fixed[1] or "0", 16) >= depot)
         straight.clear()
@@ -198,7 +198,7 @@ def shares(text: str, firsts: list[int]) -> list[Share]:
 
 
 def _with_lines(text: str) -> str:
-    """PTX that says of each instruction which line it is; the same code comes of it."""
+    """Return PTX that names the line of each instruction; the machine code is the same."""
     out = []
     for k, row in enumerate(text.splitlines(), 1):
         if row.startswith("\t") and row.endswith(";") and not row.strip().startswith("."):
@@ -226,7 +226,7 @@ def kernel(task: str, what: str, dtype: str) -> dict:
 
 
 def step(task: str) -> dict:
-    """What warps do in an environment step, float32: means a warp, or a world, and a step."""
+    """Measure what warps do in an environment step, float32: means per warp, or per world, and per step."""
     sys.path.insert(0, str(ROOT / "tests"))
     from ptx import WARP, Machine, issues
 
@@ -257,7 +257,7 @@ def step(task: str) -> dict:
 
 
 def in_play(task: str) -> Engine:
-    """Worlds some seconds after their reset, under random actions: by the program that a GPU has."""
+    """Return worlds some seconds after their reset, under random actions, stepped by the program that a GPU has."""
     made = TASKS[task]()
     with unrolling(NVIDIA.unroll_limit):
         engine = Engine(made, WORLDS, device="cpu", max_episode_steps=made.max_episode_steps)

@@ -49,8 +49,9 @@ class Chip:
     - *Assumed*: no measurement here depends much on it.
 
     Code comes from L2 into a cache that the multiprocessors of a part of the chip (a GPC) share, from there into one of
-    each multiprocessor, and from there into one of each scheduler. Of what multiprocessors share each has its part, as
-    if all asked for as much at any time. Only what none has asked for before comes at full speed, once for all.
+    each multiprocessor, and from there into one of each scheduler. Each multiprocessor gets an equal part of what they
+    share, as if all asked for as much at any time. Only code that none has asked for before comes at full speed, once
+    for all of them.
     """
 
     fetch_line: float = 128  # assumed
@@ -94,17 +95,18 @@ MULTIPROCESSORS, HERTZ = 132, 1.98e9  # published; measured
 LAUNCH = 4000  # cycles that each step takes besides its warps' own; fitted (Swimmer)
 SIZES = [1024 << k for k in range(8)]
 TABLE_WORLDS = 256  # in 8 warps: what a multiprocessor holds at once of a kernel that takes all registers
-SAMPLES = {8: 8, 16: 8, 32: 8, 64: 4, 128: 2, 256: 1, 512: 1}  # worlds on a multiprocessor; how many times other ones
+# Worlds on a multiprocessor, and how many samples are timed.
+SAMPLES = {8: 8, 16: 8, 32: 8, 64: 4, 128: 2, 256: 1, 512: 1}
 
 
 LARGE = ("Ant", "Humanoid")
 WAITS = ("fetch_slots", "barrier_slots", "stall_slots", "meeting_slots")
 KINDS = ("as it is", "smaller stacks", "and code that fits")
-SHRINKS = {1: 1.0, 4: 2.5, 8: 4.0}  # lanes of a world, and how much smaller each one's stack could be
+SHRINKS = {1: 1.0, 4: 2.5, 8: 4.0}  # threads of a world, and how many times smaller each one's stack could be
 
 
 def step(task: str) -> dict:
-    """What a step takes on the model: for the table of causes, and cycles by warps on a multiprocessor."""
+    """Run a step on the model: for the table of causes, and its cycles by worlds on a multiprocessor."""
     sys.path.insert(0, str(ROOT / "tests"))
     from sass.machine import Machine, aligned
 
@@ -115,7 +117,7 @@ def step(task: str) -> dict:
     resident = cuda_code.resident_warps(machine.code.registers)
 
     def spent(chip: Chip, first: int, each: int) -> dict:
-        """Of a multiprocessor with so many worlds, from its `first` warp on."""
+        """Time a multiprocessor with `each` worlds, from the warp `first` on."""
         tensors, warps = [aligned(x) for x in engine.buffers.values()], -(-each // NVIDIA.warp)
         numbers, threads = dataclasses.astuple(chip), cuda.block_size(each, 1)
         return machine.time(tensors, worlds, numbers, first, warps, resident, threads)
@@ -137,9 +139,9 @@ def step(task: str) -> dict:
 
 
 def lanes(task: str) -> dict:
-    """Cycles of 8 warps in which each world takes so many threads, all of which do the same: what a world waits for
-    others is less then, and stacks, of which each thread would hold a part, are smaller. What threads would do for each
-    other is not in it.
+    """Return the cycles of 8 warps in which each world has several threads, all of which do the same: then a world
+    waits less for others, and stacks are smaller, since each thread would hold a part of them. The cost of threads'
+    work for each other is not included.
     """
     sys.path.insert(0, str(ROOT / "tests"))
     from sass.machine import Machine, aligned
@@ -166,10 +168,10 @@ def lanes(task: str) -> dict:
 def rate(run: dict, size: int) -> float:
     """Physics steps a second at so many worlds."""
     block = cuda.block_size(size, MULTIPROCESSORS)
-    each = block * -(-size // (block * MULTIPROCESSORS))  # on the multiprocessor that has most
+    each = block * -(-size // (block * MULTIPROCESSORS))  # worlds on the multiprocessor that has most
     if str(each) in run["cycles"]:
         cycles = run["cycles"][str(each)]
-    else:  # whole rounds more of as many as are there at once
+    else:  # more rounds, each of as many worlds as fit at once
         once, twice = (run["cycles"][str(k * TABLE_WORLDS)] for k in (1, 2))
         cycles = twice + (each / TABLE_WORLDS - 2) * (twice - once)
     return size * run["physics_steps"] * HERTZ / (cycles + LAUNCH)

@@ -4,11 +4,11 @@
     python -m benchmarks.gjk --states 500     # fewer poses of each pair
 
 Two geoms of 10 to 20 cm overlap in random poses, from hardly to wholly. Both simulations stop within 1e-6 m of a depth,
-or after 35 steps; ours then goes on to rounding, but not with meshes. The third judge is a search over directions that
-knows nothing of either: the signed distance of two convex shapes is the largest gap that any direction shows between
-them, -(h_A(n) + h_B(-n)), h being how far a shape reaches. It looks at a thousand directions, and goes on from the best
-of them, and from both simulations' normals, with ever shorter steps. How good a normal is it judges by the gap that
-this direction shows.
+or after 35 steps; ours then goes on to rounding, but not with meshes. The judge between them is a search over
+directions that is independent of both: the signed distance of two convex shapes is the largest gap between them along
+any direction, -(h_A(n) + h_B(-n)), where h is how far a shape reaches. It tries a thousand directions, and goes on from
+the best of them, and from both simulations' normals, with ever shorter steps. It rates a normal by the gap along that
+direction.
 """
 
 from __future__ import annotations
@@ -121,12 +121,14 @@ class Judge:
         self.reaches = [reach(mjm, g) for g in range(2)]
 
     def gap(self, n: np.ndarray, at: slice = slice(None)) -> np.ndarray:
-        """Return the gap between the geoms that unit directions (states, ..., 3) from the first one show."""
+        """Return the gap between the geoms along unit directions (states, ..., 3) from the first one."""
         one, two = (np.einsum("s...i,sij->s...j", n, mat[at]) for mat in self.mats)
         return np.einsum("s...i,si->s...", n, self.apart[at]) - self.reaches[0](one) - self.reaches[1](-two)
 
     def distances(self, normals: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distance of each state, looked for from these normals (states, k, 3), too, and without them."""
+        """Return each state's distance, by a search that also starts from these normals (states, k, 3), and by one that
+        does not.
+        """
         found = [
             self._distances(slice(k, k + CHUNK), normals[k : k + CHUNK], rng) for k in range(0, len(normals), CHUNK)
         ]
@@ -142,7 +144,7 @@ class Judge:
         states = len(normals)
         left = self.gap(np.broadcast_to(sphere, (states, *sphere.shape)), at)
         starts = []
-        for _ in range(STARTS):  # the best of all, then the best that is not beside one of those before
+        for _ in range(STARTS):  # the best of all, then each time the best that is not beside an earlier one
             starts.append(sphere[np.argmax(left, axis=1)])
             left[starts[-1] @ sphere.T > BESIDE] = -np.inf
         best = np.concatenate([np.stack(starts, 1), normals], 1)
@@ -200,7 +202,7 @@ def quantiles(x: np.ndarray) -> dict[str, float]:
 
 
 def share(mask: np.ndarray) -> float | None:
-    """Return which share is true, or None of nothing."""
+    """Return which share is true, or None for an empty mask."""
     return float(np.mean(mask)) if mask.size else None
 
 

@@ -45,9 +45,9 @@ from .machine import DTYPES, spread
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (1, 1024, 4096, 32768, 131072)
 FLOAT64_NUM_ENVS = 32768
-ROUNDS, FEWEST_ROUNDS = 7, 3  # fewer, where a call takes long
-LEAST, MOST = 0.03, 1.5  # seconds: that a contender works in a round, and, about, in all rounds together
-GRAPH_STEPS, GRAPH_SECONDS, GRAPH_BYTES = 100, 0.25, 8e9  # of one replay, whichever is least
+ROUNDS, FEWEST_ROUNDS = 7, 3  # fewer if a call takes long
+LEAST, MOST = 0.03, 1.5  # seconds that a contender works in a round, and, about, in all rounds together
+GRAPH_STEPS, GRAPH_SECONDS, GRAPH_BYTES = 100, 0.25, 8e9  # limits of one replay, whichever is reached first
 PROFILED = 20  # steps
 PARITY_WORLDS, PARITY_STEPS = 4096, 5
 FLOAT64_LIMIT = 1e-9  # of 1 + |value|, the worst of all numbers
@@ -130,7 +130,7 @@ def profiled_size(sizes: list[int]) -> int:
 
 
 def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seasoned: Season) -> Engine:
-    """In states, and at ages, that random actions lead to."""
+    """Return an engine in states, and at ages, that random actions lead to."""
     engine = Engine(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.SAME_STEP)
     engine.seed(0)
     engine.reset()
@@ -171,7 +171,7 @@ def same_steps(case: Case, dtype: torch.dtype, device: torch.device, seasoned: S
 
 
 def beside_gymnasium(case: Case, device: torch.device) -> dict[str, Any]:
-    """`benchmarks.parity` on the device. Without Gymnasium's own task (or with a version that has none), why not."""
+    """`benchmarks.parity` on the device. If Gymnasium's own task is missing or does not run, say why."""
     try:
         samples = parity.oracle(case)
     except Exception as error:  # whatever keeps another version of it from running
@@ -274,7 +274,7 @@ def allocated(device: torch.device) -> int:
 
 
 def beside_torch(device: torch.device) -> int:
-    """Bytes of the GPU that are in use, but not by torch's allocator: contexts, code, and the stacks of all threads."""
+    """Return the GPU's bytes in use outside of torch's allocator: contexts, code, and the stacks of all threads."""
     if device.type == "cpu":
         return 0
     free, total = torch.cuda.mem_get_info(device)
@@ -324,7 +324,7 @@ def events(work: Callable[[], Any]) -> list[tuple[str, float]]:
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """What it is, and what plain loops reach on it."""
+    """Describe the device, and measure what plain loops reach on it."""
     found: dict[str, Any] = {
         "versions": machine.versions(),
         "flops": flops(device),

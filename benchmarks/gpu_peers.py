@@ -1,7 +1,7 @@
 """MJX and mujoco-torch on the same GPU: each in a process of its own, in turns with ours, which steps there too.
 
 Peers have physics alone, no observation, reward or reset: so all start from the same seasoned states, under the same
-random controls, and are put back there before the worlds have left the states that episodes are made of. The models are
+random controls, and are put back there before the worlds have left the states that occur in episodes. The models are
 Gymnasium's own; where those ask for PGS, Newton stands in for it, as peers have no PGS. Their settings are the models'.
 mujoco-torch 0.2.0 does not import with the MuJoCo 4 that this package needs; its rows then say so.
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (4096, 32768)
 PEERS = {"MJX": ("jax", "mujoco.mjx"), "mujoco-torch": ("mujoco_torch",)}  # and the modules each needs
 LIMIT = 150.0  # seconds for one peer, task and size, compilation included
-SHORTEST = 30.0  # with less than this left, none is begun
+SHORTEST = 30.0  # seconds: with less than this left, no peer is begun
 ENV_STEPS = 5  # of one call, from the seasoned states
 ROUNDS = 5
 
@@ -55,7 +55,7 @@ def measure(cases: list[Case], results: dict[str, Any], end: float, save: Callab
 
 
 def missing(peer: str) -> str | None:
-    """What the peer needs and is not there."""
+    """Name what the peer needs and is missing."""
     for module in PEERS[peer]:
         try:
             found = importlib.util.find_spec(module)
@@ -67,7 +67,7 @@ def missing(peer: str) -> str | None:
 
 
 def in_process(peer: str, case: Case, n: int, seconds: float) -> dict[str, Any]:
-    """`time_peer` in a process of its own, which may take only so long; why it gave nothing, where it did not."""
+    """Run `time_peer` in a process of its own, with a limit on its time. If it gave nothing, return why."""
     if seconds < SHORTEST:
         return {"error": "no time was left for it"}
     command = [sys.executable, "-m", "benchmarks.gpu_peers", peer, case.name, str(n)]

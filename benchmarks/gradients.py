@@ -8,7 +8,8 @@
 Each is timed by processor time, in turns with `Simulation.step` from the same states, on one thread; medians. "kernels"
 are those of a step that can be differentiated and of its way back, on tensors that are there; "whole call" is
 `Simulation.transition` with torch's autograd around them, "A and B" `Simulation.linearize`. MuJoCo's A and B are
-`mjd_transitionFD`, one-sided; for RK4, which that does not do, as many of `mj_step` as one-sided differences take.
+`mjd_transitionFD`, one-sided; for RK4, which it does not support, as many calls of `mj_step` as one-sided differences
+take.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def measure(name: str, worlds: int, dtype: torch.dtype, rounds: int) -> dict[str
         after = sim.transition(*given)
         torch.autograd.grad([after.qpos, after.qvel], given, bars)
 
-    whole()  # which builds the kernels
+    whole()  # builds the kernels
     function = sim._transition
     rows = [state[name] for name in function.takes]
     results = function.run(rows)
@@ -149,13 +150,13 @@ def measure(name: str, worlds: int, dtype: torch.dtype, rounds: int) -> dict[str
         for name, x in state.items():
             getattr(sim, name).copy_(x)
 
-    sim.linearize()  # which builds its kernel
+    sim.linearize()  # builds its kernel
     kinds = {"step": sim.step, "forward": forward, "backward": backward, "whole": whole, "linearize": sim.linearize}
     return {kind: statistics.median(x) for kind, x in turns(kinds, rounds, before=restore).items()}
 
 
 def launch(pure: Pure, tensors: list[torch.Tensor]) -> Launch:
-    """Bind a kernel to tensors that lie as it has them."""
+    """Bind a kernel to tensors that are laid out as it needs them."""
     kernel = pure._kernel
     return Launch(kernel, [x if b.rows else x.T.contiguous() for b, x in zip(kernel.buffers, tensors, strict=True)])
 

@@ -1,6 +1,6 @@
 """Which kernels a change alters: a digest of the LLVM IR of every task's kernels, and how many operations they hold.
 
-    python -m benchmarks.kernel_ir            # compare with what is kept; status 1 where anything differs
+    python -m benchmarks.kernel_ir            # compare with what is kept; status 1 if anything differs
     python -m benchmarks.kernel_ir --write    # keep what the code gives now
 
 A change of structure alone leaves every digest as it was. The IR is made for one fixed x86-64 processor with AVX-512

@@ -55,7 +55,7 @@ def products_alone(update: Kernel) -> Kernel:
 def clock(threads: int, device: torch.device) -> Callable[[], float]:
     """Return the clock to time with: the processor's time for one thread, which other work disturbs less.
 
-    On a GPU it first waits until that has done all its work.
+    On a GPU it first waits until the GPU has done all its work.
     """
     if device.type == "cpu":
         return time.process_time if threads == 1 else time.perf_counter

@@ -54,7 +54,7 @@ def snippets() -> dict[str, str]:
 
 
 def lines(code: str) -> int:
-    """Of code: no blank ones."""
+    """Count the lines of code, without blank ones."""
     return sum(bool(line.strip()) for line in code.splitlines())
 
 
@@ -62,7 +62,7 @@ def lines(code: str) -> int:
 
 
 def sync(num_envs: int, wrap: Callable = lambda env: env) -> Any:
-    """Gymnasium's own worlds that say what ours say, as tensors."""
+    """Make Gymnasium's own worlds, with the same interface as ours: tensors."""
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     env = gymnasium.vector.SyncVectorEnv([lambda: wrap(gymnasium.make(STOCK))] * num_envs, autoreset_mode=mode)
 
@@ -128,7 +128,8 @@ def gym_rl_games() -> None:
 
 
 HERE_ENV = 'env = gymnasium.make_vec("TorchHopper-v0", num_envs=64, autoreset_mode="SameStep")'
-# What of each example is replaced: on Gymnasium's worlds, and for the sizes of a run. {worlds} and so on are filled in.
+# What is replaced in each example: to run on Gymnasium's worlds, and for the sizes of a run. {worlds} and so on are
+# filled in.
 ON_GYMNASIUM: dict[str, list[tuple[str, str]]] = {
     "Stable-Baselines3": [
         (HERE_ENV, "from stable_baselines3.common.env_util import make_vec_env"),
@@ -268,7 +269,7 @@ def main() -> None:
 def in_a_process(case: tuple, frames: float) -> float:
     command = [sys.executable, "-m", "benchmarks.libraries", "--frames", str(frames), "--one", *map(str, case)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    with tempfile.TemporaryDirectory() as folder:  # rl_games and skrl write where they are
+    with tempfile.TemporaryDirectory() as folder:  # rl_games and skrl write into the current folder
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{case}:\n{done.stderr[-2000:]}")

@@ -31,7 +31,7 @@ from torch_mjenvs.compiler.region_ops import Repeat
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import MOCAP, Asked, program
 
-LEAST_CALL = 1e-3  # seconds between two looks at the clock, so that looking costs nothing
+LEAST_CALL = 1e-3  # least seconds between two readings of the clock, so that reading it costs nothing
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 QUIET = 0.15  # cores that others may use during a round before it is taken again
 PACKAGES = ("torch_mjenvs", "torch", "mujoco", "gymnasium", "llvmlite", "numpy", "envpool")
@@ -94,7 +94,7 @@ def peak(dtype: str) -> float:
 
 
 def operations(model: mujoco.MjModel) -> dict:
-    """What one physics step of a model is made of.
+    """Count the operations of one physics step of a model.
 
     `code`: operations in the code. `step`: those that run, with every repetition of a fixed count (Runge-Kutta's
     stages), every contact touched, and one iteration of the solver and of its line search.
@@ -108,7 +108,8 @@ def counted(recorded: Program) -> int:
     times: dict[Region, int] = {}
     for e in recorded.live:
         if isinstance(e.attr, Repeat):
-            times[e.attr.body] = e.args[0] if isinstance(e.args[0], int) else 1  # of a contact's blocks of dofs, one
+            # Of loops over a contact's blocks of dofs, one iteration.
+            times[e.attr.body] = e.args[0] if isinstance(e.args[0], int) else 1
 
     def runs(region: Region | None) -> int:
         return 1 if region is None else times.get(region, 1) * runs(region.parent)
@@ -131,7 +132,7 @@ class Contender:
     extra: bool = False  # for the tables only, not for the plot
 
     def prepare(self, warmup: float) -> None:
-        """Warm up, and find how many calls fit between two looks at the clock."""
+        """Warm up, and find how many calls fit between two readings of the clock."""
         self._take_threads()
         start = time.perf_counter()
         while time.perf_counter() - start < warmup:
@@ -156,7 +157,7 @@ class Contender:
 
 @dataclass
 class Race:
-    """What came of it: steps/s of every contender in every round that counts."""
+    """The result of a race: steps/s of every contender in every round that counts."""
 
     rates: dict[str, list[float]]
     retaken: int = 0
@@ -183,7 +184,7 @@ class Race:
 
 
 def race(contenders: list[Contender], rounds: int, window: float, warmup: float, quiet: float) -> Race:
-    """`rounds` rounds in which others used at most `quiet` cores, out of at most twice as many."""
+    """Run `rounds` rounds in which others use at most `quiet` cores, and at most twice as many rounds in all."""
     for contender in contenders:
         contender.prepare(warmup)
     good: list[list[float]] = []
@@ -234,7 +235,7 @@ def rate(step: Callable[[], int], seconds: float, most: float = math.inf) -> flo
 
 
 class Watch:
-    """What others do on this machine from now on."""
+    """Watches how busy others keep this machine from now on."""
 
     def __init__(self) -> None:
         self.start = self._now()

@@ -85,7 +85,7 @@ def threads(worlds: int, count: int) -> Callable[[], int]:
 
 
 def search(worlds: int, count: int) -> Callable[[], int]:
-    """The same by actors of examples/ray_search.py, who send returns and what was observed on average."""
+    """The same by actors of examples/ray_search.py, which send returns and the means of observations."""
     import ray
     from multi_gpu import Search
     from ray_search import Actor

@@ -35,7 +35,7 @@ from .report import table
 
 DATA = Path(__file__).parent / "results" / "mlp.json"
 TASK, WORLDS, STEPS, MINIBATCH, EPOCHS = "TorchHalfCheetah-v0", 64, 64, 512, 4
-WAYS = {"own": None, "float32": "highest", "bfloat16": "medium"}  # torch's precision of products, where MLP is used
+WAYS = {"own": None, "float32": "highest", "bfloat16": "medium"}  # torch's precision of products with MLP
 
 
 class Learner:
@@ -139,7 +139,9 @@ class CleanRL(Learner):
 
 
 class StableBaselines3(Learner):
-    """Its networks end with an activation, and the last dense layer stands apart: here both go into the latter."""
+    """Its networks end with an activation, and the last dense layer stands apart. With MLP, one network with both takes
+    that layer's place.
+    """
 
     def __init__(self, hidden: list[int], ours: bool):
         from stable_baselines3 import PPO

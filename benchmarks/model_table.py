@@ -1,16 +1,16 @@
 """Every model of the installed packages, a row each: what it takes to build, how right a step is, and how fast.
 
-    python -m benchmarks.model_table                  # an hour and more; rows come one by one, and are kept
+    python -m benchmarks.model_table                  # over an hour; rows come one by one, and are kept
     python -m benchmarks.model_table --only dog       # models whose path has this in it
     python -m benchmarks.model_table --again          # those that have a row, too
 
 Each model is looked at in a process of its own, on one thread, with a limit on its time. States are MuJoCo's own, along
-rollouts under random controls. From each both go on under the same controls, MuJoCo's solver run to the end: the error
-is the largest of |difference| / (1 + |value|) over positions, velocities and activations. Beside it stands how far
-MuJoCo's own answer moves when its state, or the size of all geoms, moves by 1e-15 of itself: where that is large,
-nobody's answer is right. Then the same of a kernel with usual outputs: places, velocities, forces, and all sensors.
-Build times and the speed are of processor time; the speed is measured in turns with `mujoco.rollout` as the file has
-its solver, from the same states.
+rollouts under random controls. From each state both go on under the same controls, MuJoCo with a solver that converges:
+the error is the largest of |difference| / (1 + |value|) over positions, velocities and activations. Beside it stands
+how far MuJoCo's own answer moves when its state, or the size of all geoms, changes by 1e-15 of itself: where that is
+large, no answer is reliable. Then the same for a kernel with usual outputs: places, velocities, forces, and all
+sensors. Build times and the speed are of processor time; the speed is measured in turns with `mujoco.rollout` as the
+file has its solver, from the same states.
 
 Writes results/models.json and .md. Packages: see `benchmarks.models`.
 """
@@ -86,7 +86,7 @@ def explodes(model: mujoco.MjModel, data: mujoco.MjData) -> bool:
 
 
 def put(target: Simulation, some: list[dict[str, np.ndarray]]) -> None:
-    """Put worlds into these states, over and over."""
+    """Put worlds into these states, which repeat if there are more worlds."""
     for name in ("qpos", "qvel", "qacc_warmstart", "ctrl", *(["act"] if target.model.na else [])):
         rows = np.array([x[name] for x in some])
         view = getattr(target, name)
@@ -108,7 +108,7 @@ def stepped(
 def errors(
     model: mujoco.MjModel, sim: Simulation, some: list[dict[str, np.ndarray]], steps: int, names: Sequence[str] = STATE
 ) -> dict[str, float]:
-    """How far some steps are from MuJoCo's, median and worst, and how far MuJoCo's own move."""
+    """Return how far some steps are from MuJoCo's, median and worst, and how far MuJoCo's own answer moves."""
     sharp = copy.copy(model)
     parity.converge(sharp)
     sharp.opt.noslip_tolerance, sharp.opt.ccd_tolerance, sharp.opt.ccd_iterations = 0.0, 1e-12, 200
@@ -117,7 +117,8 @@ def errors(
     names = [name for name in names if getattr(mujoco.MjData(model), name).size]
     got = torch.cat([getattr(sim, name).flatten(1) for name in names], 1)[: len(some)].double().numpy()
     want = np.array([stepped(sharp, x, steps, 0.0, names) for x in some])
-    # Geoms larger and smaller: what just touches, and cannot move along the normal, has friction or none by rounding.
+    # Geoms are made larger and smaller: where geoms just touch and cannot move along the normal, rounding decides
+    # whether there is friction.
     near = [(sharp, 1e-15), *((_sized(sharp, 1 + share), 0.0) for share in (1e-15, -1e-15))]
     moved = [np.array([stepped(one, x, steps, share, names) for x in some]) for one, share in near]
     off, *own = ((np.abs(x - want) / (1 + np.abs(want))).max(1) for x in (got, *moved))
@@ -162,7 +163,9 @@ def speed(model: mujoco.MjModel, sim: Simulation, some: list[dict[str, np.ndarra
 
 
 def built(model: mujoco.MjModel, dtype: str, outputs: Sequence[str] = ()) -> tuple[Simulation, dict]:
-    """A simulation whose kernel no cache had, the processor time that took, and how large the code is."""
+    """Build a simulation whose kernel is in no cache; also return the processor time that took, and how large the code
+    is.
+    """
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCH_MJENVS_CACHE"] = folder
         began = time.process_time()
@@ -172,7 +175,7 @@ def built(model: mujoco.MjModel, dtype: str, outputs: Sequence[str] = ()) -> tup
 
 
 def row(path: Path) -> dict:
-    """What there is to say of a model."""
+    """Return the row of a model."""
     torch.set_num_threads(1)
     mujoco.set_mju_user_warning(lambda _: None)
     warnings.simplefilter("ignore")
@@ -222,7 +225,7 @@ def with_outputs(single: dict, double: dict) -> list[str]:
 
 
 def markdown(rows: dict[str, dict]) -> str:
-    """The table, and what is slow, wrong or refused, marked."""
+    """Return the table, in which what is slow, wrong or refused is marked."""
     header = [
         "model", "dofs", "pairs", "contacts", "build, s (float32, float64)", "code, kB", "worst error, 1 step, float64",
         "10 steps", "MuJoCo moves", "float32, 1 step, median", "speed beside mujoco.rollout, float32", "float64",

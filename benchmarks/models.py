@@ -1,10 +1,10 @@
 """Which models of other packages `Simulation` takes, with all of their sensors, and what the others ask for.
 
     pip install --no-deps dm_control gymnasium-robotics brax playground
-    python -m benchmarks.models          # a table, and the reasons by how many models they stand for
+    python -m benchmarks.models          # a table, and the reasons for refusals with the number of their models
 
 Only the packages' MJCF files are read, none of their code is imported. Meshes, textures and height fields that a
-package downloads elsewhere are stood in for: whether a geom can collide does not depend on its vertices.
+package downloads elsewhere are replaced by stand-ins: whether a geom can collide does not depend on its vertices.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]) * 0.05
 
 @dataclass
 class Found:
-    """What became of a package's models, by their paths within it."""
+    """What happened to a package's models, by their paths within it."""
 
     taken: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # and why
     parts: list[str] = field(default_factory=list)  # files that are no model by themselves
     sensing: list[str] = field(default_factory=list)  # those taken that have sensors
-    not_sensed: dict[str, str] = field(default_factory=dict)  # of these, whose sensors are not all there, and why
+    not_sensed: dict[str, str] = field(default_factory=dict)  # those of these that lack some of their sensors, and why
 
 
 def spec_of(path: Path) -> mujoco.MjSpec:

@@ -1,4 +1,4 @@
-"""Before a figure is shown: is what was timed the same environment?
+"""Checks, before a figure is shown, that what was timed is the same environment.
 
 One environment step from states along a rollout with contacts: ours in float64 against Gymnasium's own environment with
 a solver that converges, and ours in float32 against ours in float64.
@@ -64,10 +64,10 @@ def oracle(case: Case) -> Samples:
     rows, contacts, k = [], 0, 0
     while len(rows) < STATES:
         k += 1
-        action = env.action_space.sample().astype(np.float64)  # Gymnasium squares it in the precision it comes in
+        action = env.action_space.sample().astype(np.float64)  # Gymnasium squares it in the precision that it is given
         qpos, qvel = env.data.qpos.copy(), env.data.qvel.copy()
         if sampled := k % STEPS_APART == 0:
-            env.set_state(qpos, qvel)  # nothing carried over, as in ours
+            env.set_state(qpos, qvel)  # nothing is carried over, as in ours
         obs, reward, terminated, _, _ = env.step(action)
         if sampled:
             rows.append((qpos, qvel, action, obs, reward, terminated))

@@ -18,12 +18,12 @@ from .cases import ENVPOOL_NUM_ENVS, SYNC_NUM_ENVS, Case, starts
 from .machine import Contender, cores
 
 ACTION_SETS = 64
-LEAST_ROLLOUT = 0.1  # seconds a call: enough that handing out the work costs nothing
+LEAST_ROLLOUT = 0.1  # seconds per call: long enough that distributing the work costs nothing
 MOST_ROLLOUT = 2**28  # bytes of its arrays
 
 
 def contenders(case: Case, episode_length: float) -> Iterator[Callable[[], Contender]]:
-    """Makers, so that each peer's memory and threads are there only for its own race."""
+    """Yield functions that make contenders, so that a peer's memory and threads exist only during its own race."""
     yield lambda: gymnasium_sync(case)
     yield lambda: c_rollout(case, episode_length, cores())
     if cores() > 1:
@@ -133,7 +133,7 @@ def initial_states(case: Case, model: mujoco.MjModel, data: mujoco.MjData, batch
 
 
 def envpool(case: Case) -> Contender:
-    """EnvPool, whose reset takes a step of its own: those are not counted."""
+    """EnvPool. Its resets take steps of their own, which are not counted."""
     import envpool as pool
 
     n = ENVPOOL_NUM_ENVS

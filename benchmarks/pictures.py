@@ -4,10 +4,10 @@
     MUJOCO_GL=egl python -m benchmarks.pictures robots --menagerie ~/mujoco_menagerie      # with their meshes, too
     python -m benchmarks.pictures steps --threads 2         # environments whose observations are pictures
 
-Both draw the same states in colour, with shadows and reflections and without. Software OpenGL (Mesa) is
-held to one thread, as torch is. Ours draws many worlds at once, `mujoco.Renderer` one after the other: what each is
-made for. MuJoCo smooths edges by four samples a pixel, and ours does not. Rates are by the processor time of one core;
-those of steps by the clock, and by the processor time of all threads.
+Both draw the same states in colour, with shadows and reflections and without. Software OpenGL (Mesa) is held to one
+thread, as torch is. Ours draws many worlds at once, `mujoco.Renderer` one after the other, as each is made to. MuJoCo
+smooths edges by four samples a pixel, and ours does not. Rates are by the processor time of one core; those of steps by
+the clock, and by the processor time of all threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .machine import rate
 
 TASKS = ("HalfCheetah", "Hopper", "Humanoid")
 SCENES = {"Go1": "scene_mjx_feetonly_flat_terrain.xml", "G1": "scene_mjx_feetonly_flat_terrain.xml"}
-FULL = {"Go1": "scene_mjx_fullcollisions_flat_terrain.xml"}  # where all of the robot has primitives
+# The scene in which all parts of the robot collide, as primitives.
+FULL = {"Go1": "scene_mjx_fullcollisions_flat_terrain.xml"}
 FLAGS = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
 EFFECTS = {"without shadows and mirrors": ("shadow", "reflection"), "with": ()}
 STEPS, STEPPED = "TorchDMC/cheetah-run-v0", 1024
@@ -126,7 +127,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    os.environ["LP_NUM_THREADS"] = "0"  # Mesa's: before it is loaded, with the first picture
+    os.environ["LP_NUM_THREADS"] = "0"  # for Mesa, before it is loaded with the first picture
     what = arguments.what or ["tasks", "robots"]
     for name, size, models in (("tasks", 84, tasks()), ("robots", 64, robots(arguments.menagerie))):
         if name in what:

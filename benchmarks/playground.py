@@ -2,13 +2,12 @@
 
     python -m benchmarks.playground                                   # the policies that come with the package
     python -m benchmarks.playground --runs runs/TorchGo1Joystick-v0-0 # those of runs
-    python -m benchmarks.playground --keep --runs ...                 # which the package then has
+    python -m benchmarks.playground --keep --runs ...                 # and put them into the package
     python -m benchmarks.playground --render                          # the table, from the data that is there
 
 Both make the same draws: states, commands, robots, noise and kicks are those of an environment in float64, as a task's
-functions draw them on plain numbers, too. In MuJoCo C the scene's own solver settings hold, which stop after one to
-three iterations; here the solver converges. Results are added to results/playground.json, from which playground.md is
-made.
+functions draw them on plain numbers, too. MuJoCo C uses the scene's own solver settings, which stop after one to three
+iterations; here the solver converges. Results are added to results/playground.json, from which playground.md is made.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ MARKS = "<!-- trained policies: written by python -m benchmarks.playground -->",
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
 LAYERS = "weights", "biases", "gains", "shifts"
-SEED = 1_000_003  # worlds that no training saw
+SEED = 1_000_003  # a seed that no training used
 ERRORS = "linear_error", "angular_error"
 NEAR = 0.3  # m from the edge: about half a robot's length
 CONVERGED, OWN = "MuJoCo C, converged", "MuJoCo C, the scene's settings"
 
 
 class Numbers:
-    """MjData whose arrays are lists of Python's numbers, as a task's functions take them, each as first asked for."""
+    """MjData with arrays as lists of Python's numbers, as a task's functions take them, converted on first use."""
 
     def __init__(self, data: mujoco.MjData):
         self._data = data

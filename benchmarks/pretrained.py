@@ -3,8 +3,8 @@
     python -m torch_mjenvs train --env TorchHalfCheetah-v0          # and so on; results go to runs/
     python -m benchmarks.pretrained runs/*                          # of each task the best run, with fresh scores
 
-A run is judged by its score in Gymnasium's or dm_control's own task. The one that is taken is then scored
-anew, in worlds that did not choose it.
+A run is judged by its score in Gymnasium's or dm_control's own task. The chosen run is then scored anew, in other
+worlds than those that it was chosen by.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def draw(axis, name: str, task: dict) -> list[tuple[str, float, str]]:
         axis.fill_between(x, low, high, color=colour, alpha=0.2)
         axis.plot(x, y, "o-", color=colour, markersize=4)
         labels.append((f"ours, {dtype}", y[-1], colour))
-    # of a peer measured with one thread and with more, the one that had all the machine, as ours has here
+    # if a peer was measured with one thread and with more, show it with the whole machine, which ours has here, too
     shown = [p for p in task["peers"] if p["plotted"]]
     for p, colour in zip(shown, PEER_COLOURS, strict=False):
         axis.axhline(p["rate"]["median"], color=colour, linestyle="--", linewidth=1.3)
@@ -221,7 +221,7 @@ def label(axis, labels: list[tuple[str, float, str]]) -> None:
 
 
 def spread_out(heights: list[float]) -> list[float]:
-    """Ascending heights, at least LABEL_GAP apart, moved as little as pushing neighbours apart needs."""
+    """Return ascending heights that are at least LABEL_GAP apart, moved no more than pushing neighbours apart needs."""
     out = list(heights)
     for _ in range(200):
         for i in range(len(out) - 1):

@@ -35,8 +35,8 @@ def held_still(data: mujoco.MjData, periods: int, rng: np.random.Generator) -> n
 
 @dataclass(frozen=True)
 class Robot:
-    """title: in tables. make: its model; raises Missing. note: what is special about it. begin: one world. walk: its
-    mocap bodies. many: for the table of many bodies.
+    """title: in tables. make: makes the model; raises Missing. note: what is special about it. begin: sets the state in
+    which a world begins. walk: returns the poses of mocap bodies. many: whether it belongs to the table of many bodies.
     """
 
     title: str
@@ -70,7 +70,7 @@ def suite_humanoid() -> mujoco.MjModel:
 
 
 def suite_quadruped() -> mujoco.MjModel:
-    """As the suite's own tasks `walk` and `run` have it, which take these elements off."""
+    """As in the suite's own tasks `walk` and `run`, which remove these elements."""
     spec = spec_of("dm_control", "quadruped.xml")
     for name in ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain"):
         spec.delete(spec.geom(name))
@@ -88,8 +88,8 @@ def go1() -> mujoco.MjModel:
 
 
 GRIPPER, CUBE = "robot0:grip", "object0:joint"
-LIFTED = np.array([-0.498, 0.005, -0.231])  # from where the gripper is at first to where episodes begin
-REACH = np.array([0.12, 0.12, 0.16])  # of what is walked about that place, down to the table
+LIFTED = np.array([-0.498, 0.005, -0.231])  # from the gripper's first place to where episodes begin
+REACH = np.array([0.12, 0.12, 0.16])  # how far the gripper wanders about that place, down to the table
 FETCH = {"robot0:slide0": [0.405], "robot0:slide1": [0.48], "robot0:slide2": [0.0], CUBE: [1.25, 0.53, 0.4, 1, 0, 0, 0]}
 
 
@@ -113,7 +113,7 @@ def fetch_begins(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Gene
 
 
 def fetch_reaches(data: mujoco.MjData, periods: int, rng: np.random.Generator) -> np.ndarray:
-    """The gripper goes up to 5 cm to somewhere in each period, as under random actions, not too far away."""
+    """Move the gripper by up to 5 cm in each period, as random actions do, but within REACH."""
     centre, quat = data.mocap_pos[0] - [0.0, 0.0, 0.1], data.mocap_quat[0]
     at, out = data.mocap_pos[0].copy(), []
     for _ in range(periods):

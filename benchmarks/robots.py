@@ -5,8 +5,8 @@
     python -m benchmarks.robots --only go1 --quick
 
 MuJoCo's own rollouts under random controls give the states: robots have fallen, or stand in contact. From each of them
-both go on with the same controls, over and over: ours in float32, MuJoCo on as many threads, ours in float64, in turns.
-What is not installed, or refused, is named instead.
+both go on with the same controls, again and again, in turns: ours in float32, MuJoCo on as many threads, ours in
+float64. What is not installed, or refused, is named instead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from .robot_models import ROBOTS, ROOT, Missing, Robot
 
 HOLD = 5  # steps for which a control is held
 PERIODS = 4  # controls in a timed rollout
-WANDERING, MARKS, APART, BEGUN = 128, 8, 0.1, 1.0  # worlds that give states, how many each; seconds between, before
+# Worlds that give states, states of each; seconds between them, and before the first.
+WANDERING, MARKS, APART, BEGUN = 128, 8, 0.1, 1.0
 COMPARED = 64  # states from which one step is compared
 STATE, FULL = ("qpos", "qvel", "act", "qacc_warmstart"), mujoco.mjtState.mjSTATE_FULLPHYSICS
 GIVEN = mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT
@@ -63,9 +64,9 @@ QUICK = Effort(256, 2, 0.05, 0.02)
 
 @dataclass(frozen=True)
 class States:
-    """P states, and how they go on: `given` are control, and place and orientation of mocap bodies, (P, PERIODS, n).
+    """P states, and what follows: `given` are controls, and places and orientations of mocap bodies, (P, PERIODS, n).
 
-    full: as MuJoCo packs a state. fields: by name, (P, n). contacts: of each, how many.
+    full: states as MuJoCo packs them. fields: the same by name, (P, n). contacts: the number of contacts in each.
     """
 
     full: np.ndarray
@@ -78,14 +79,14 @@ class States:
 
 
 def controls(model: mujoco.MjModel, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    """Uniform over what each actuator takes; from -1 to 1 where that is not said."""
+    """Draw controls uniformly over each actuator's range; from -1 to 1 for those without one."""
     limited = model.actuator_ctrllimited.astype(bool)[:, None]
     low, high = np.where(limited, model.actuator_ctrlrange, [-1.0, 1.0]).T
     return rng.uniform(low, high, (*shape, model.nu))
 
 
 def driven(given: np.ndarray) -> dict:
-    """What a rollout is given; nothing, where there is nothing to be driven."""
+    """Return the arguments of a rollout for what it is given; none if the model has no controls and no mocap bodies."""
     return {"control": given, "control_spec": int(GIVEN)} if given.shape[-1] else {}
 
 
@@ -112,7 +113,7 @@ def wander(robot: Robot, model: mujoco.MjModel) -> States:
 
 
 def settled(model: mujoco.MjModel, full: np.ndarray, given: np.ndarray) -> States:
-    """One step on, which leaves a warm start."""
+    """Make one step, which leaves a warm start, and return the states after it."""
     data, contacts = mujoco.MjData(model), []
     fields: dict[str, list] = {name: [] for name in STATE}
     for state, first in zip(full, given[:, 0], strict=True):
@@ -129,7 +130,7 @@ def settled(model: mujoco.MjModel, full: np.ndarray, given: np.ndarray) -> State
 
 
 def put(sim: Simulation, states: States, chosen: np.ndarray) -> Callable[[], None]:
-    """What puts worlds into the chosen states."""
+    """Return a function that puts worlds into the chosen states."""
     ready = {name: getattr(sim, name).clone() for name in STATE if hasattr(sim, name)}
     for name, x in ready.items():
         x.copy_(torch.from_numpy(states.fields[name][chosen]))
@@ -142,7 +143,7 @@ def put(sim: Simulation, states: States, chosen: np.ndarray) -> Callable[[], Non
 
 
 def give(sim: Simulation, given: np.ndarray) -> None:
-    """Control and mocap bodies, of each world."""
+    """Set the controls and mocap bodies of each world."""
     nu, nmocap = sim.model.nu, sim.model.nmocap
     sim.ctrl.copy_(torch.from_numpy(given[:, :nu]))
     if nmocap:
@@ -201,8 +202,8 @@ def theirs(model: mujoco.MjModel, states: States) -> Contender:
 
 
 def one_step(model: mujoco.MjModel, sims: dict[str, Simulation], states: States) -> dict[str, float]:
-    """How far a step is from MuJoCo's, its solver run to the end: the largest of |difference| / (1 + |value|) over the
-    positions and velocities of a state.
+    """Return how far a step is from MuJoCo's with a solver that converges: the largest of |difference| / (1 + |value|)
+    over the positions and velocities of a state.
     """
     sharp, some = copy.copy(model), range(COMPARED)
     parity.converge(sharp)
@@ -229,7 +230,7 @@ def one_step(model: mujoco.MjModel, sims: dict[str, Simulation], states: States)
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[None]:
-    """Whatever is built in here is built anew."""
+    """Have everything that is built within be built anew."""
     before = os.environ.get("TORCH_MJENVS_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCH_MJENVS_CACHE"] = folder

@@ -36,10 +36,10 @@ from .machine import cpu_model, rate
 from .peers import envpool_has
 
 FILE = Path(__file__).parent / "results" / "suite.json"
-WORLDS, POOL = 4096, 32  # here, and in EnvPool
-ROUNDS, SECONDS = 5, 1.0  # the one world of dm_control goes through several episodes
-WARM_UP, LONGEST = 300, 30.0  # steps before any is timed, and the seconds that they may take
-SLOW = ("humanoid_CMU", "dog")  # whose kernels take long: asked for by name
+WORLDS, POOL = 4096, 32  # worlds here, and in EnvPool
+ROUNDS, SECONDS = 5, 1.0  # long enough for several episodes of dm_control's one world
+WARM_UP, LONGEST = 300, 30.0  # steps before timing begins, and the seconds that they may take
+SLOW = ("humanoid_CMU", "dog")  # tasks whose kernels take long: only timed if named
 Step = Callable[[], int]  # makes steps, and returns how many
 
 
@@ -56,7 +56,7 @@ def here(name: str) -> Step:
         return WORLDS
 
     start = time.perf_counter()
-    for _ in range(WARM_UP):  # what an episode comes to, not what it begins with
+    for _ in range(WARM_UP):  # to typical states, not those at the beginning
         step()
         if time.perf_counter() - start > LONGEST:
             break
@@ -153,7 +153,7 @@ COLUMNS: dict[str, Callable[[dict[str, float]], str]] = {
 
 
 def table() -> str:
-    """The table as Markdown: a row a task, and the columns of which something is known."""
+    """Return the table as Markdown: a row for each task, and the columns that have data."""
     rows = kept_rows()["rows"]
     cells = {name: {head: _cell(show, rows[name]) for head, show in COLUMNS.items()} for name in TASKS if name in rows}
     heads = [head for head in COLUMNS if any(row[head] for row in cells.values())]

@@ -1,4 +1,4 @@
-"""Tables of the documents that stand for themselves. Each is printed. They need what `make setup` installs.
+"""Prints tables of the documents that no other benchmark makes. They need what `make setup` installs.
 
 python -m benchmarks.tables stages          # where the time of one evaluation goes: benchmarks/results/tried-solver.md
 python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
@@ -63,7 +63,7 @@ STAGES = (smooth_dynamics, constraints, everything)
 
 
 def stop_after(m: Model, computed: Callable[[Model, Data], list]) -> Program:
-    """A kernel whose only output is a sum over what was computed, so that nothing after it is."""
+    """Record a kernel whose only output is a sum over what was computed, so that nothing after that is computed."""
     buffers = [Buffer("qpos", m.nq), Buffer("qvel", m.nv), Buffer("qacc_warmstart", m.nv), Buffer("ctrl", m.nu)]
 
     def body(b: dict[str, list]) -> dict[str, list]:
@@ -103,7 +103,7 @@ def stages() -> None:
 # what TorchRL adds
 
 SIZES = (64, 1024, 4096)
-STEPS, ROUNDS = 50, 21  # of a round; of each
+STEPS, ROUNDS = 50, 21  # steps of a round; rounds of each contender
 
 
 def grow_old(engine) -> None:

@@ -108,7 +108,7 @@ def git(*args: str) -> str:
 
 
 class Stopwatch:
-    """The seconds spent in functions, by name; what one timed function calls of another counts for both."""
+    """The seconds spent in functions, by name. If one timed function calls another, the time counts for both."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -2,7 +2,7 @@
 
     python docs/map.py
 
-The source is read, not imported: so no library is needed that only an adapter is for.
+The source is read, not imported, so the libraries that only adapters need may be missing.
 """
 
 from __future__ import annotations

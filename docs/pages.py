@@ -1,6 +1,6 @@
 """Adds files from elsewhere in the repository to the documentation site: pages, notebooks, pictures.
 
-A hook of MkDocs. Links keep working on both: in the repository they are to files, here to the files' pages.
+A hook of MkDocs. Links work in both places: in the repository they lead to files, on the site to the files' pages.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Has links and pictures lead where the files are on the site; to what is not there, there is no link."""
+    """Have links and pictures lead to where the files are on the site; links to files that it does not have are
+    removed.
+    """
     source = {v: k for k, v in PAGES.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
     def lead(found: re.Match[str]) -> str:
         mark, text, target, anchor = found.groups(default="")
         path = os.path.normpath(os.path.join(os.path.dirname(source), target))
-        if not (ROOT / path).exists():  # a link to elsewhere, or no link at all
+        if not (ROOT / path).exists():  # a link to another site, or no link at all
             return found.group()
         if path in PAGES:
             return f"{mark}[{text}]({PAGES[path]}{anchor})"
@@ -64,10 +66,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def as_python_markdown(markdown: str) -> str:
-    """Lists as MkDocs wants them, where GitHub asks for less: after an empty line, with 4 spaces before their parts."""
+    """Turn GitHub's lists into what MkDocs needs: after an empty line, and with parts indented by 4 spaces."""
     out: list[str] = []
     fenced = listed = False
-    parted = True  # whether items of this list have to be, by empty lines
+    parted = True  # whether empty lines have to separate the items of this list
     for line in markdown.split("\n"):
         item = re.match(r"\s*([-*]|\d+\.) ", line) is not None and not fenced
         if item and parted and out and out[-1].strip():

@@ -19,7 +19,7 @@ from torch_mjenvs.policy import pretrained_ids
 FILM = Path(__file__).with_name("policies.gif")
 TASKS = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 WIDTH, HEIGHT = 192, 168  # of each, in pixels
-FPS, BEFORE = 20, 2.0  # pictures a second; seconds until the first, in which they get going
+FPS, BEFORE = 20, 2.0  # pictures a second; seconds before the first, in which robots start to move
 COLOURS = 255
 
 
@@ -54,7 +54,7 @@ def titled(picture: np.ndarray, title: str) -> np.ndarray:
 
 
 def write(out: Path, frames: list[np.ndarray], fps: float = FPS) -> None:
-    """One set of colours for the whole film, and no dithering: what stands still in it is stored once."""
+    """Write a film with one palette and no dithering, so that what stands still is stored once."""
     some = np.concatenate(frames[:: max(1, len(frames) // 8)])
     palette = Image.fromarray(some).quantize(COLOURS, Image.Quantize.MEDIANCUT)
     first, *rest = [Image.fromarray(x).quantize(palette=palette, dither=Image.Dither.NONE) for x in frames]

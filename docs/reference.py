@@ -2,7 +2,7 @@
 
     python docs/reference.py
 
-The source is read, not imported: so no library is needed that only an adapter is for.
+The source is read, not imported, so the libraries that only adapters need may be missing.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SECTIONS = {
     "torch_mjenvs.adapters": ["adapters"],
     "torch_mjenvs.training.mlp": ["training/mlp.py"],
 }
-LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
-# Bases whose members are shown as those of the classes made from them.
+LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported on first use, with its library
+# Bases whose members are shown as members of their subclasses.
 UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
@@ -79,7 +79,7 @@ def find(name: str, places: list[str]) -> Definition | None:
 @functools.cache
 def _definitions(file: Path) -> dict[str, Definition]:
     nodes = [x for x in ast.parse(file.read_text()).body if isinstance(x, (ast.ClassDef, ast.FunctionDef))]
-    return {node.name: node for node in reversed(nodes)}  # of two of a name, the first
+    return {node.name: node for node in reversed(nodes)}  # of two with the same name, the first
 
 
 def page() -> str:
@@ -96,7 +96,7 @@ def _section(module: str, places: list[str]) -> Iterator[str]:
 
 
 def _whole(node: Definition) -> Definition:
-    """With what a class has from bases that users do not know."""
+    """Return a class with the members that it has from bases that users do not know."""
     if isinstance(node, ast.ClassDef):
         for name in [x for x in map(ast.unparse, node.bases) if x in UNNAMED]:
             base = find(name.rpartition(".")[2], ["physics", "envs"])

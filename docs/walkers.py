@@ -49,7 +49,7 @@ def pictures(policy: Policy, count: int, seed: int, menagerie: str) -> Iterator[
     task = task_of(policy, menagerie=menagerie)
     robot = InMujoco(task, layout(task), seed, 0)
     robot.model.vis.quality.shadowsize = SHADOW
-    if task.terrain == "rough":  # whose scene is dark
+    if task.terrain == "rough":  # rough scenes are dark
         robot.model.vis.headlight.ambient[:] = 0.7
     renderer, size = mujoco.Renderer(robot.model, HEIGHT, WIDTH), policy.sizes[0]
     for step in range(BEFORE + EVERY * count):

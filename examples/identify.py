@@ -39,7 +39,7 @@ ARM = """
   <actuator><motor joint="shoulder" gear="8"/><motor joint="elbow" gear="3"/></actuator>
 </mujoco>
 """
-SOUGHT = {  # by how much the arm that is recorded differs from the model
+SOUGHT = {  # by how much the recorded arm differs from the model
     "body_mass": (1.0, 1.3, 0.7), "dof_damping": (2.0, 0.5), "dof_armature": (0.6, 1.5), "dof_frictionloss": (1.6, 0.4),
 }  # fmt: skip
 
@@ -90,7 +90,7 @@ def by_sysid(qpos: torch.Tensor, qvel: torch.Tensor, ctrl: torch.Tensor, stretch
     """Return the parameters that `mujoco.sysid` finds, those of SOUGHT that are not 0, and the rollouts that it took.
 
     It compares rollouts with the record, for stretches of so many steps from states that were recorded, and takes
-    differences of them. Models are copied and changed in place here, which is faster than to compile them anew.
+    differences of them. Models are copied and changed in place here, which is faster than compiling them anew.
     """
     from mujoco import sysid
 
@@ -170,13 +170,13 @@ def main() -> None:
     true = (usual * np.concatenate([*SOUGHT.values()]))[usual > 0]
     for noise in (0.0, 1e-3):
         data = recorded(2000, noise)
-        identify(*data, iterations=1)  # which builds the kernels
+        identify(*data, iterations=1)  # builds the kernels
         (found, misses, tried), seconds = timed(identify, *data)
         print(f"noise {noise} rad/s: {seconds:.2f} s of a core; misses {misses[0]:.1e} -> {misses[-1]:.1e} rad/s")
         in_order = np.concatenate([found[name].numpy() for name in SOUGHT])[usual > 0]
         print("  relative errors", ", ".join(f"{x:+.1e}" for x in in_order / true - 1))
         if given.sysid:
-            for _ in range(3):  # in turns, as machines have moods
+            for _ in range(3):  # in turns, since a machine's speed changes over time
                 (theirs, rollouts), longer = timed(by_sysid, *data)
                 _, seconds = timed(identify, *data)
                 print(

@@ -95,7 +95,7 @@ class Controller:
     def __init__(self, robot: Robot, differences: bool = False):
         m = robot.model
         self.robot, self.differences, self.nv, self.nu = robot, differences, m.nv, m.nu
-        self.worlds = Simulation(m, len(LENGTHS), dtype=torch.float64)  # one a trial
+        self.worlds = Simulation(m, len(LENGTHS), dtype=torch.float64)  # one per trial
         self.low, self.high = torch.tensor(m.actuator_ctrlrange.T.copy())
         self.damping, self.data = 1e-6, mujoco.MjData(m)
         by_both = torch.func.vmap(torch.func.jacrev(robot.residuals, argnums=(0, 1)))

@@ -31,7 +31,7 @@ from torch_mjenvs.training.worlds import make, task_id
 NOISE = 0.03  # of a perturbation
 STEP = 0.02
 KEPT = 0.25  # share of the directions that count: the best
-WORLDS, FRAMES = 512, 50_000_000  # unless the command line says otherwise
+WORLDS, FRAMES = 512, 50_000_000  # defaults of the command line
 
 
 class Search:
@@ -83,7 +83,7 @@ def episodes(env: VectorEnv, weights: Tensor, mean: Tensor, std: Tensor, seed: i
     returns, alive = torch.zeros_like(obs[:, 0]), torch.ones_like(obs[:, 0])
     observed = torch.zeros(len(obs), 1 + 2 * obs.shape[1], device=obs.device)
     for step in range(env.spec.max_episode_steps):
-        if step % 50 == 0 and not alive.any():  # seldom: to look is to wait for the device
+        if step % 50 == 0 and not alive.any():  # seldom, since looking waits for the device
             break
         observed += alive[:, None] * torch.cat([torch.ones_like(obs[:, :1]), obs, obs.square()], 1)
         obs, reward, terminated, truncated, _ = env.step(act(weights, mean, std, obs))
@@ -93,7 +93,7 @@ def episodes(env: VectorEnv, weights: Tensor, mean: Tensor, std: Tensor, seed: i
 
 
 def generation(search: Search, env: VectorEnv, worlds: int, mine: slice) -> tuple[Tensor, Tensor]:
-    """The results of a generation of so many worlds in those of `env`, whose numbers are `mine`."""
+    """Run this process's part of a generation of `worlds` worlds: in those of `env`, whose numbers are `mine`."""
     directions, device = search.directions(worlds), env.unwrapped.device
     tried = (search.weights + NOISE * torch.cat([directions, -directions])[mine]).to(device)
     mean, std = (x.to(device) for x in search.normalised())

@@ -113,7 +113,7 @@ class Agent(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, obs: Tensor) -> tuple[Normal, Tensor]:
-        with torch.autocast("cpu", torch.bfloat16):  # a third of the time, where the processor has its products
+        with torch.autocast("cpu", torch.bfloat16):  # takes a third of the time on processors with bfloat16 products
             seen = self.seen(obs.bfloat16() / 255 - 0.5)
         seen = seen.float()
         return Normal(self.mean(seen), self.log_std.exp()), self.value(seen)[:, 0]
@@ -203,7 +203,8 @@ class PPO:
 
 @torch.no_grad()
 def score(agent: Agent, task: str, num: int = 16) -> tuple[Tensor, Tensor]:
-    """Return the returns (N,) of an episode with every step's reward, acting by the mean, and the first one's film.
+    """Return the returns (N,) of an episode in each world, under mean actions and with every step's reward, and a film
+    of the first.
 
     The film is (frames, 64, 64, 3) uint8.
     """

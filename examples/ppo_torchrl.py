@@ -34,12 +34,14 @@ from torch_mjenvs.training.worlds import task_id
 
 if importlib.util.find_spec("pandas") is None:
     sys.modules["pandas"] = None  # type: ignore[assignment]  # else every module's call looks for it on disk: 0.1 ms
-# Settings of `torch_mjenvs train` that are not for this example.
+# Settings of `torch_mjenvs train` that this example does not have.
 LEFT_OUT = ("target_kl", "log_std_min", "log_std_max")
 
 
 def make_env(env_id: str, num_envs: int, device: str) -> TorchRLEnv:
-    """Without transforms, which would take most of a rollout's time: what they would do is done to whole rollouts."""
+    """Make the environment without transforms, which would take most of a rollout's time: whole rollouts are
+    transformed instead.
+    """
     name = env_id.removeprefix("Torch").removesuffix("-v0")
     return TorchRLEnv(name, num_envs, device=device, info_keys=("bad_state",))
 
@@ -79,7 +81,8 @@ class Returns:
     def __init__(self, num_envs: int, gamma: float, device: torch.device):
         self.gamma, self.norm = gamma, RunningValueNorm(device=device)
         self.discounted = torch.zeros(num_envs, device=device)
-        self.episode = torch.full((num_envs,), torch.nan, device=device)  # of a part of an episode: not counted
+        # NaN, since the first episodes are partial, and not counted.
+        self.episode = torch.full((num_envs,), torch.nan, device=device)
 
     def scale(self, reward: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """Rewards, scaled, and the returns of the episodes that ended, of rewards and flags (N, T, 1)."""
@@ -122,9 +125,9 @@ class PPO:
         self.lr = torch.tensor(s.learning_rate, device=device)  # a tensor: a CUDA graph reads it
         on_gpu = device.type == "cuda"
         self.optimizer = torch.optim.Adam(self.parameters, lr=self.lr, eps=1e-5, fused=True, capturable=on_gpu)
-        # With an entropy bonus or clipped values, TorchRL's loss looks at numbers, which a graph cannot.
+        # With an entropy bonus or clipped values, TorchRL's loss reads numbers on the host, which a graph cannot.
         if on_gpu and not s.entropy and not s.value_clip:
-            with warnings.catch_warnings(action="ignore"):  # that it takes TensorDict from PyTree
+            with warnings.catch_warnings(action="ignore"):  # about taking TensorDict from PyTree
                 self.learn_from = CudaGraphModule(self.learn_from, warmup=3, in_keys=[], out_keys=[], device=device)
         self.returns = Returns(n, s.gamma, device)
         env.set_seed(seed)

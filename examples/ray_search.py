@@ -1,7 +1,7 @@
 """The random search of multi_gpu.py on a Ray cluster: actors hold the worlds, the driver learns.
 
-    python examples/ray_search.py --env TorchHopper-v0 --actors 2        # on this machine
-    python examples/ray_search.py --actors 16 --cpus 8 --address auto    # on the cluster that this node belongs to
+    python examples/ray_search.py --env TorchHopper-v0 --actors 2          # on this machine
+    python examples/ray_search.py --actors 16 --cpus 8 --address auto      # on the cluster that this node belongs to
 
 As with torchrun, the run is the same, bit for bit, whatever the number of actors and wherever they are. An actor
 receives the policy, a few kB, draws its perturbations itself, and sends sums and returns back: messages do not grow

@@ -27,8 +27,8 @@ from torch_mjenvs.training import ppo
 from torch_mjenvs.training.worlds import make
 
 Policy = Callable[[Tensor], Tensor]
-CLIPS = 1000.0, 100.0, 10.0  # of adjoints: rewards by positions and velocities
-WORTH = 100.0  # of values, in rewards: the critic says how many of these
+CLIPS = 1000.0, 100.0, 10.0  # of adjoints, the derivatives of rewards by positions and velocities
+WORTH = 100.0  # the unit of the critic's values, in rewards
 
 
 class Scaled(nn.Module):
@@ -98,9 +98,10 @@ class SHAC:
             dones.append(state["terminated"] | state["truncated"])
             ends.append(state["final_obs"])
         done = torch.stack(dones)
-        values = WORTH * self.target(self.scaled(torch.stack(ends)))[..., 0]  # of where steps led, before any reset
+        # Of the states that steps led to, before any reset.
+        values = WORTH * self.target(self.scaled(torch.stack(ends)))[..., 0]
         total = values[-1]
-        for t in reversed(range(self.horizon)):  # an episode that was cut off would have gone on
+        for t in reversed(range(self.horizon)):  # a truncated episode would have gone on
             total = rewards[t] + self.gamma * torch.where(
                 done[t], values[t], total if t < self.horizon - 1 else values[t]
             )
@@ -135,7 +136,7 @@ class SHAC:
 
 def trained_by_shac(seconds: float, learner: SHAC) -> Iterator[tuple[float, int, Policy]]:
     """Train for so many seconds of a core. Yields, after each iteration, the seconds, frames and policy until then."""
-    learner.iterate()  # which builds the kernels
+    learner.iterate()  # builds the kernels
     spent, rates = (
         0.0,
         [(group, group["lr"]) for adam in (learner.actor_adam, learner.critic_adam) for group in adam.param_groups],
@@ -225,7 +226,7 @@ def agreement(
     found: dict[int, list[Tensor]] = {steps: [] for steps in horizons}
     for k in range(batches):
         with torch.no_grad():
-            for _ in range(50 if k == 0 else 7):  # into the gait, and then to another phase of it
+            for _ in range(50 if k == 0 else 7):  # first into the gait, then to another phase of it
                 obs, *_ = env.step(act(obs) + 0.2 * torch.randn(worlds, size, dtype=obs.dtype))
         state = engine.state_dict()
         for steps in horizons:

@@ -1,4 +1,4 @@
-"""A task that says all that one may say of actions, rewards and ends: for tests of those who are told."""
+"""A task that says all that a task can say of actions, rewards and ends, for tests of the code that uses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TERMS = [name for name, _ in WEIGHTS]
 
 @dataclass(frozen=True)
 class Carts(Task):
-    """A pendulum on a cart, that is given a place to be at and how hard to try, and is kicked now and then."""
+    """A pendulum on a cart. An action is the place to go to, and the effort; the cart is kicked now and then."""
 
     max_episode_steps: ClassVar[int] = LIMIT
     xml_file: str = "inverted_pendulum.xml"

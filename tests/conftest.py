@@ -30,14 +30,14 @@ from torch_mjenvs.compiler import cpu, cuda, loader, source
 from torch_mjenvs.compiler.control import unrolling
 from torch_mjenvs.compiler.llvm import NVIDIA
 
-# In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
-# slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and so have these tests always: here are the
-# kernels of all tasks, beside Gymnasium's, and the longest runs of them.
+# In fast runs, LLVM makes code for tests in these folders in a hurry: in a fifth of the time, for the same bits. Runs
+# with slow tests (`-m slow`, `-m ""`) compile everything as users do, and so do the tests in AS_USERS_HAVE_IT always:
+# these have the kernels of all tasks, beside Gymnasium's, and the longest runs of them.
 IN_A_HURRY = {"users", "physics", "envs", "dmc", "rendering", "terrain"}
 AS_USERS_HAVE_IT = {"test_gymnasium_parity", "test_episode_distribution"}
 AS_USERS = loader.options["opt"]
 
-torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
+torch.set_num_threads(1)  # during imports and in modules' fixtures; for tests see `one_thread`
 launched: Counter[str] = Counter()
 
 
@@ -55,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_default_device("cuda")  # before test modules are imported: some make tensors then
     count("cpu", cpu._Run)
     count("cuda", cuda._Run)
-    source.imported.cache_clear()  # else nothing would be known any more, and every kernel traced whenever it is built
+    # Otherwise the package would count as altered, and every kernel would be traced whenever it is built.
+    source.imported.cache_clear()
     source.imported()
 
 
@@ -71,7 +72,7 @@ def count(name: str, run: type) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # First what draws with OpenGL. Its driver compiles, too, and once aborted in a process that had run many tests.
+    # Tests that draw with OpenGL run first: its driver compiles, too, and once aborted in a process after many tests.
     items.sort(key=lambda item: "opengl" not in getattr(item, "fixturenames", ()))
     if config.getoption("--device") == "cuda":
         for item in items:
@@ -90,13 +91,13 @@ def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Batches here are small, and tests run beside each other; those that are about threads ask for more."""
+    """Use one thread: batches are small, and tests run beside each other. Tests about threads ask for more."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def precision_of_products() -> Iterator[None]:
-    """`torch_mjenvs train` lowers it for the whole process."""
+    """Restore torch's precision of products, which `torch_mjenvs train` lowers for the whole process."""
     before = torch.get_float32_matmul_precision()
     yield
     torch.set_float32_matmul_precision(before)
@@ -104,7 +105,7 @@ def precision_of_products() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_as_its_folder_has_it(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Before other fixtures of a module, since these build kernels, too."""
+    """Set how kernels are compiled, before other fixtures of the module, since these build kernels, too."""
     with pytest.MonkeyPatch.context() as patch:
         hurried = request.path.parent.name in IN_A_HURRY and request.path.stem not in AS_USERS_HAVE_IT
         if hurried and request.config.option.markexpr == "not slow":
@@ -122,20 +123,22 @@ def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def as_for_a_gpu() -> Iterator[None]:
-    """The CPU's kernels are of the programs that a GPU gets, with loops where it has them: so they give its bits."""
+    """Make the CPU's kernels from the programs that a GPU gets, with loops where it has them: so they give its bits."""
     with unrolling(NVIDIA.unroll_limit):
         yield
 
 
 @pytest.fixture
 def compiled_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests in a folder that hurries, of kernels that `test_gymnasium_parity.py` builds anyway."""
+    """Compile as users do in a folder of IN_A_HURRY: for tests of kernels that `test_gymnasium_parity.py` builds
+    anyway.
+    """
     monkeypatch.setitem(loader.options, "opt", AS_USERS)
 
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """MuJoCo's warnings are not printed. For tests that leave out the states that it warns about."""
+    """Do not print MuJoCo's warnings. For tests that leave out the states that it warns about."""
     mujoco.set_mju_user_warning(lambda _: None)
     yield
     mujoco.set_mju_user_warning(None)
@@ -143,7 +146,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture
 def no_gradients() -> Iterator[None]:
-    """As in training, where compiled learners run without autograd."""
+    """Turn autograd off, as in training, where compiled learners run without it."""
     with torch.no_grad():
         yield
 

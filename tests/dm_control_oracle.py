@@ -50,7 +50,7 @@ def target_site(physics: Any, place: np.ndarray) -> None:
 
 
 def target_body(physics: Any, place: np.ndarray) -> None:
-    """As (x, z), or with the orientation (qw, qy) as well: of a body "target", or one that begins so."""
+    """Place the body whose name begins with "target" at (x, z), or with the orientation (qw, qy) as well."""
     names = [name for name in map(physics.model.id2name, range(physics.model.nbody), ["body"] * physics.model.nbody)]
     (name,) = (name for name in names if name.startswith("target"))
     physics.named.model.body_pos[name, ["x", "z"]] = place[:2]
@@ -58,7 +58,7 @@ def target_body(physics: Any, place: np.ndarray) -> None:
         physics.named.model.body_quat[name, ["qw", "qy"]] = place[2:]
 
 
-# Where dm_control has what our tasks remember.
+# How to set in dm_control what our tasks remember.
 PUT: dict[str, Callable[[Any, np.ndarray], None]] = {
     "reacher": target_geom, "swimmer": target_geom, "fish": target_geom, "finger": target_site,
     "manipulator": target_body, "stacker": target_body,
@@ -89,15 +89,15 @@ PLANE, SPHERE, ELLIPSOID, CYLINDER = (
 
 
 def rough(one: int, two: int) -> bool:
-    """Tell whether MuJoCo knows the normal of two kinds of geoms to its tolerance, not to rounding: see limits.md."""
+    """Tell whether MuJoCo finds the normal of two kinds of geoms to its tolerance, not to rounding: see limits.md."""
     return (ELLIPSOID in (one, two) and PLANE not in (one, two)) or (CYLINDER in (one, two) and min(one, two) > SPHERE)
 
 
 @contextlib.contextmanager
 def rough_touches(physics: Any) -> Iterator[list[int]]:
-    """Watch a step for contacts of such pairs, in any substep: the list is then not empty.
+    """Watch a step for contacts of `rough` pairs: if there is one in any substep, the list is not empty.
 
-    Nothing is watched, as nothing can be found, in models without ellipsoids and cylinders that touch.
+    Models without ellipsoids and cylinders that collide are not watched, since they cannot have any.
     """
     mjm, found = physics.model.ptr, []
     watched = np.isin(mjm.geom_type[mjm.geom_contype > 0], (ELLIPSOID, CYLINDER)).any()
@@ -119,7 +119,7 @@ def numbers(observation: Any) -> np.ndarray:
 def nearby(env: Any, name: str, state: dict[str, np.ndarray]) -> np.ndarray:
     """Return dm_control's observations (101, O) of this state, and of 100 that are equal to it but for rounding.
 
-    In these, every position, velocity, and parameter and place that is drawn is the next number up, down, or as it was.
+    In these, every position, velocity, drawn parameter and drawn place is the same number, or the next one up or down.
     """
     rng, found = np.random.default_rng(0), []
     drawn = [x for x in state if x in ("qpos", "qvel") or x.startswith(("memory ", "param "))]
@@ -136,7 +136,7 @@ def apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def loosely(env: Any, name: str, state: dict[str, np.ndarray]) -> np.ndarray:
-    """Return dm_control's observation where convex shapes are compared no more closely than MuJoCo does by default."""
+    """Return dm_control's observation with MuJoCo's default accuracy for contacts of convex shapes."""
     option, default = env.physics.model.opt, mujoco.MjOption()
     sharp = option.ccd_tolerance, option.ccd_iterations
     option.ccd_tolerance, option.ccd_iterations = default.ccd_tolerance, default.ccd_iterations

@@ -1,9 +1,9 @@
-"""A process that has imported this package, and forks whenever Python is to run something: a start takes a tenth of a
-second of the processor in place of three. `processes.py` speaks to it.
+"""A process that has imported this package, and forks whenever Python is to run something: a start then takes a tenth
+of a second of processor time instead of three. `processes.py` speaks to it.
 
-Each line that it reads is a request, in JSON: what stands behind `python` on a command line, and where, with what
-environment, into what files. It answers with the number of the child, and, when that has ended, with its status. What
-a child has of the server is what `import torch_mjenvs` brings, and no more.
+Each line that it reads is a request in JSON: the words after `python` on a command line, the folder, the environment,
+and the files for output. It answers with the child's number and, when the child has ended, with its status. A child
+inherits from the server what `import torch_mjenvs` brings, and no more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-SERVER = sys.modules["__main__"]  # kept: what is in a module goes with it
+SERVER = sys.modules["__main__"]  # kept, since a module's contents are cleared when it is deleted
 
 
 def serve() -> dict[str, Any] | None:
@@ -31,7 +31,7 @@ def serve() -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Take the place of a process that was started so, as the head of a group of processes."""
+    """Become what a process started with this request would be, as the head of a group of processes."""
     os.setsid()
     for descriptor, path, flags in (
         (0, os.devnull, os.O_RDONLY),
@@ -47,7 +47,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def execute(what: str, *arguments: str) -> None:
-    """As Python executes `-c CODE ...`, `-m MODULE ...` or `FILE ...`."""
+    """Execute `-c CODE ...`, `-m MODULE ...` or `FILE ...` as Python does."""
     if what not in ("-c", "-m"):
         sys.argv, sys.path[0] = [what, *arguments], os.path.dirname(os.path.abspath(what))
         runpy.run_path(what, run_name="__main__")

@@ -1,7 +1,7 @@
 """Small kernels for the tests of the compiler: record, build for a chosen target and number of lanes, run over NumPy.
 
-Everything a kernel is to write starts as garbage, so that a missing store is seen. With `--device cuda` the GPU
-is the target where a test chooses none, and one more where it goes through the CPU's numbers of lanes.
+Everything a kernel is to write starts as garbage, so that a missing store is seen. With `--device cuda` the GPU is the
+target of tests that choose none, and one more target of tests that go through the CPU's numbers of lanes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def at_lanes(dtype: str, lanes: int | torch.device) -> Target:
 
 
 def build(program: Program, target: Target | None = None) -> launch.Kernel:
-    """As the package builds, for a target of the test's choice that can run here."""
+    """Build a kernel as the package does, for a target of the test's choice that can run here."""
     return building.build(program, cpu.back_end(target) if isinstance(target, cpu.Target) else target or HERE)
 
 
 def object_code(program: Program, target: cpu.Target) -> bytes:
-    """What would be loaded, also for a target that cannot run here."""
+    """Return the code that would be loaded, also for a target that cannot run here."""
     back = cpu.back_end(target)
     return back.translate(back.lower(program))
 

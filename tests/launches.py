@@ -70,7 +70,8 @@ class RecordedGraph(Launches):
     def _replay(self) -> None:
         for func, args, kwargs, out in self._nodes:
             for before, now in zip(tree_leaves(out), tree_leaves(func(*args, **kwargs)), strict=True):
-                if isinstance(now, torch.Tensor) and now.data_ptr() != before.data_ptr():  # neither view nor in place
+                # A new tensor: no view, and not written in place.
+                if isinstance(now, torch.Tensor) and now.data_ptr() != before.data_ptr():
                     before.copy_(now)
 
 

@@ -36,7 +36,7 @@ class Named(Task):
 
 @dataclass(frozen=True)
 class Grouped(Named):
-    """The same, beside the truth, which the policy does not see."""
+    """The same, and in a second group the truth, which the policy does not see."""
 
     def observe(self, m, world):
         return {"policy": self.named(world), "privileged": {"speeds": list(world.qvel), "angle": world.qpos[1]}}

@@ -1,4 +1,4 @@
-"""What an object file names, read from it: enough of ELF and Mach-O for what the package's code is."""
+"""Reads the names in an object file: as much of ELF and Mach-O as the package's code needs."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import struct
 
 
 def symbols(code: bytes) -> dict[str, bool]:
-    """By name, the symbols that other files may see: whether the file holds it, or else needs it."""
+    """Return the symbols that other files may see, by name: True if the file holds it, False if it needs it."""
     return _elf(code) if code[:4] == b"\x7fELF" else _mach_o(code)
 
 
 def called(code: bytes) -> set[str]:
-    """The functions that it needs."""
+    """Return the functions that the file needs."""
     return {name for name, held in symbols(code).items() if not held}
 
 
 def sections(code: bytes) -> list[tuple[int, bytes, int]]:
-    """Of an ELF file, each one's type, content and link."""
+    """Return type, content and link of each section of an ELF file."""
     (first,), (count,) = struct.unpack_from("<Q", code, 40), struct.unpack_from("<H", code, 60)
     headers = [struct.unpack_from("<4xI16xQQI", code, first + 64 * k) for k in range(count)]
     return [(kind, code[at : at + size], link) for kind, at, size, link in headers]
 
 
 def relocations(code: bytes) -> list[int]:
-    """The kind of each that an ELF file holds."""
+    """Return the kind of each relocation in an ELF file."""
     found = sections(code)
     assert all(kind != 9 for kind, _, _ in found), "relocations of an older form"
     rela = [content for kind, content, _ in found if kind == 4]

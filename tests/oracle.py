@@ -31,8 +31,8 @@ def asset(name: str) -> mujoco.MjModel:
 def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
     """Have the oracle solve its constraints to rounding.
 
-    With a tolerance of 0 it goes on for all its iterations, not 2, as no improvement is less than 0: 40 times as long
-    a step. Elliptic cones need that; elsewhere accelerations are the same to 1e-13 without.
+    With a tolerance of 0 it makes all its iterations instead of 2, since no improvement is less than 0, and a step
+    takes 40 times as long. Elliptic cones need that; elsewhere accelerations are the same to 1e-13 without it.
     """
     mjm.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     mjm.opt.iterations = 100
@@ -101,10 +101,11 @@ def compare_steps(
     names: Sequence[str] = ("qpos", "qvel"),
     bound: float = 1e-9,
 ) -> list[mujoco.MjData]:
-    """A float64 `Simulation` goes where MuJoCo goes from the same states (qpos, qvel, ctrl if there are any).
+    """Assert that a float64 `Simulation` goes where MuJoCo goes from the same states (qpos, qvel, ctrl if there are
+    any).
 
-    Fields are compared `times` times, always after so many steps, relative to their largest entry, or 1. Gives MuJoCo's
-    data of every world.
+    Fields are compared `times` times, each time after `steps` steps, relative to their largest entry, or 1. Returns
+    MuJoCo's data of every world.
     """
     theirs = [mujoco.MjData(mjm) for _ in states]
     _put(sim, states)
@@ -125,9 +126,10 @@ def compare_steps(
 
 
 def compare_float32(sim: Any, mjm: mujoco.MjModel, states: Sequence[Sequence[np.ndarray]]) -> None:
-    """The accelerations of a `Simulation` in float32 are MuJoCo's of the rounded states, to 1e-3 of the largest.
+    """Assert that a float32 `Simulation` has MuJoCo's accelerations of the rounded states, to 1e-3 of the largest.
 
-    A step leaves those of where it began, but by RK4. `forward` would be a second kernel to compile.
+    After a step, except by RK4, they are those of the state in which it began. `forward` would be a second kernel to
+    compile.
     """
     assert mjm.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4
     _put(sim, states)
@@ -150,7 +152,7 @@ SMALL = Decimal("1e-30")
 def exact_qacc(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
     """The minimum of the constraint problem that mj_forward has posed, by Newton's method at 50 digits.
 
-    For rows so stiff that MuJoCo's own answer is none. Python's decimals are written in C: mpmath takes ten times as
+    For rows so stiff that MuJoCo's own answer is useless. Python's decimals are written in C: mpmath takes ten times as
     long.
     """
     with decimal.localcontext(prec=50):
@@ -192,7 +194,7 @@ def _solve(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _exact_of_cones(d: mujoco.MjData, m: np.ndarray, force: np.ndarray, jacobian: np.ndarray, stiffness: np.ndarray,
                     wanted: np.ndarray, a: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Where all rows are those of contacts: from MuJoCo's answer, by steps that are halved while the cost grows."""
+    """Solve it if all rows are of contacts: from MuJoCo's answer, by steps that are halved while the cost grows."""
     contacts = [c for c in d.contact if c.efc_address >= 0]
     assert sum(c.dim for c in contacts) == d.nefc
     free, a = a, _exact(d.qacc)
@@ -220,8 +222,8 @@ def _exact_of_cones(d: mujoco.MjData, m: np.ndarray, force: np.ndarray, jacobian
 
 
 def _of_cone(e: np.ndarray, stiffness: np.ndarray, mu: float) -> tuple:
-    """Cost of a contact, its gradient and its curvature: in units in which all rows are of stiffness 1, the cost is
-    half the square of the distance to a cone, mu high where it is 1 wide.
+    """Cost of a contact, its gradient and its curvature: in units in which all rows have stiffness 1, the cost is half
+    the square of the distance to a cone, which is mu high at radius 1.
     """
     root = np.array([x.sqrt() for x in stiffness])
     z, mu, one = root * e, Decimal(mu), np.diag([Decimal(1)] * len(e))
@@ -239,7 +241,7 @@ def _of_cone(e: np.ndarray, stiffness: np.ndarray, mu: float) -> tuple:
 
 
 def _share(rest: np.ndarray, m_dx: np.ndarray, dx: np.ndarray, e: np.ndarray, v: np.ndarray, stiffness: np.ndarray):
-    """How far along dx the cost is least: its derivative is linear between the signs' changes."""
+    """Return how far along dx the cost is least: between rows' changes of sign its derivative is linear."""
 
     def derivative(share):
         at = e + share * v

@@ -1,7 +1,7 @@
 """MuJoCo Playground as the oracle of its joystick tasks. Tests that import this need Playground, with JAX.
 
-Playground's own Python runs, constructors, resets and steps included; but MuJoCo C at convergence, in float64, stands
-where MJX would. Meshes, which are in another repository and collide with nothing, are small tetrahedra.
+Playground's own Python runs, constructors, resets and steps included; but with MuJoCo C at convergence, in float64, in
+place of MJX. Meshes, which are in another repository and collide with nothing, are small tetrahedra.
 """
 
 from __future__ import annotations

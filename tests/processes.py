@@ -1,7 +1,8 @@
 """Python in a process of its own, killed with its children when it takes too long: a hang is a failure.
 
-On Linux it is forked from a process that has imported this package (`fork_server.py`): most of what such a test took
-was that import. Whatever is read of the environment while it lasts is as given, since there is a server for each.
+On Linux it is forked from a process that has imported this package (`fork_server.py`): most of such a test's time was
+that import. Variables of the environment that are read during the import have the given values, since there is a server
+for each set of these.
 """
 
 from __future__ import annotations

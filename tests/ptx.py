@@ -1,17 +1,17 @@
 """Runs PTX on the CPU, thread by thread, to the bit as NVIDIA's manual of PTX defines it.
 
-The threads of a block run one after the other to where they wait for each other: to `bar.sync` or `bar.red`, or to a
-shuffle with the other threads of the warp. As on chips since Volta, nobody waits at a barrier for those that have
-ended.
+The threads of a block run one after the other, each to where threads wait for each other: to `bar.sync` or `bar.red`,
+or to a shuffle with the other threads of the warp. As on chips since Volta, nobody waits at a barrier for those that
+have ended.
 
 It knows the part of PTX that `compiler.cuda` makes, and refuses the rest. Each instruction becomes a line or two of
 LLVM IR for this machine, which run unoptimised over raw addresses: what is under test is the text, not how it was made.
 
 Memory is checked as on a device: an access that is misaligned, outside the given buffers, or a store into a constant
 table is an error that names the instruction. So is, where threads wait for each other, an access to a number that
-another thread may write at that time, or another block. What nobody wrote (registers, local and shared memory) is all
-ones, which as a float is NaN. As on NVIDIA's chips, float32 arithmetic that gives NaN gives 0x7fffffff; NaNs of float64
-have whatever bits this machine gives them.
+another thread, or another block, may write at that time. Registers and local and shared memory that nobody wrote are
+all ones, which as a float is NaN. As on NVIDIA's chips, float32 arithmetic that gives NaN gives 0x7fffffff; NaNs of
+float64 have whatever bits this machine gives them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Meaning:
         return bool({"float", "double"} & {*self.operands, self.result})
 
     def helper(self, name: str) -> str:
-        """A function of registers, which are integers. LLVM takes far longer over its few lines than over a call."""
+        """Return a function over registers, which are integers. LLVM takes far longer over its few lines than over a
+        call.
+        """
         given, lines, args = [], [], []
         for k, type_ in enumerate(self.operands):
             bits = f"i{_width(type_)}"
@@ -66,7 +68,7 @@ class Meaning:
 
 
 def _width(type_: str) -> int:
-    """Of a type of IR, in bits."""
+    """Return the bits of a type of IR."""
     return {"float": 32, "double": 64}.get(type_) or int(type_[1:])
 
 
@@ -149,7 +151,7 @@ class Job(ctypes.Structure):
     """What a run works with, as `@place`, `@visit`, `@warp` and the code see it: all 64 bits."""
 
     _fields_ = [
-        ("last", ctypes.c_int64 * 4),  # where the ranges end of a local access, a shared one, a load, a store
+        ("last", ctypes.c_int64 * 4),  # the ends of the ranges of a local access, a shared one, a load, a store
         ("ranges", ctypes.c_void_p),  # first and last + 1 address: local memory, shared memory, buffers, tables
         ("fault_line", ctypes.c_int64),
         ("fault_address", ctypes.c_int64),
@@ -160,16 +162,17 @@ class Job(ctypes.Structure):
         ("depot", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p),
         ("shared", ctypes.c_void_p),
-        ("shadows", ctypes.c_void_p),  # of each range, for each word the stamps of who last wrote and read; or null
+        # For each range, and each word in it, the stamps of its last writer and reader; or null.
+        ("shadows", ctypes.c_void_p),
         ("stamp", ctypes.c_int64),
         ("mail", ctypes.c_int64),  # what a thread gives to a shuffle, and what it gets
         ("raced_with", ctypes.c_int64),
-        ("time", ctypes.c_int64),  # stamps without the thread
+        ("time", ctypes.c_int64),  # the part of a stamp that is not the thread
         ("registers", ctypes.c_void_p),  # of all threads, and their local memory
         ("depots", ctypes.c_void_p),
         ("thread", ctypes.c_int64),
         ("threads", ctypes.c_int64),  # of a block
-        ("ended", ctypes.c_void_p),  # of each of these, whether it has
+        ("ended", ctypes.c_void_p),  # for each of these, whether it has ended
     ]
 
 
@@ -183,7 +186,7 @@ class Statement:
     guard: str | None
 
     def registers(self) -> tuple[list[str], list[str]]:
-        """Those written and those read."""
+        """Return the registers that it writes, and those that it reads."""
         found = [_REGISTER.findall(operand) for operand in self.operands]
         written = [] if not found or self.name.startswith(("st.", "bra", _WAIT)) else found.pop(0)
         return written, [r for operand in found for r in operand] + ([self.guard.lstrip("!")] if self.guard else [])
@@ -193,7 +196,7 @@ class Statement:
 class Block:
     label: str
     statements: list[Statement]
-    successors: list[int]  # numbers of blocks; where it is left, the number of blocks
+    successors: list[int]  # numbers of blocks; at the program's end, the number of all blocks
 
     @property
     def waits(self) -> bool:
@@ -213,7 +216,7 @@ _DEPOT = re.compile(r"\.local \.align (\d+) \.b8 +__local_depot0\[(\d+)\];$")
 _TABLE = re.compile(r"\.global \.align (\d+) \.b8 (\w+)\[(\d+)\](?: = \{([\d, ]+)\})?;$")
 _STATEMENT = re.compile(r"(?:@(!?%\w+) +)?([a-z][\w.]*)(?:\s+(.*))?;$")
 _UPPER = re.compile(r"\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%\w+)\}, (%\w+); \}$")  # LLVM's way to take the upper half
-_REGISTER = re.compile(r"%[A-Za-z]\w*(?!\w*\.)")  # %tid.x is none
+_REGISTER = re.compile(r"%[A-Za-z]\w*(?!\w*\.)")  # %tid.x is not one
 _OPERAND = re.compile(r"\{[^}]*\}|[^,\s][^,]*")
 _STOPS = _SHUFFLE, _WAIT, _ANY = "shfl.sync.bfly.b32", "bar.sync", "bar.red.or.pred"
 _ADDRESS = re.compile(r"\[([%\w]+)(?:\+(-?\d+))?\]$")
@@ -356,7 +359,7 @@ class Machine:
         self.registers = len(everywhere - self._local)
         for k, r in enumerate(sorted(everywhere - self._local)):
             width = WIDTHS[program.kind(r)]
-            if self.stops:  # they outlast a call
+            if self.stops:  # registers have to outlast a call
                 self._put(f"%s.{r[1:]} = getelementptr i64, ptr %registers, i64 {k}")
             else:
                 self._put(f"%s.{r[1:]} = alloca i{width}")
@@ -411,7 +414,7 @@ class Machine:
         return set(seen) - shared
 
     def _read(self, operand: str, width: int, cut: bool = False) -> str:
-        """An operand as an integer of that width. cut: a register may be wider, and its low bits are meant."""
+        """Return an operand as an integer of that width. cut: a register may be wider, and its low bits are taken."""
         if operand.startswith("%"):
             if operand in ("%tid.x", "%ctaid.x"):
                 return "%" + operand[1:-2]
@@ -536,11 +539,11 @@ class Machine:
         room: int = 1 << 24,
         shared: int = 0,
     ) -> list[np.ndarray]:
-        """Run a grid, whose blocks have so many bytes of shared memory. `memory` are the (address, bytes) that may be
-        touched; None: anything.
+        """Run a grid of blocks with `shared` bytes of shared memory each. `memory` lists the (address, bytes) that may
+        be accessed; None: anything.
 
-        With `trace`, the numbers of the blocks that each thread came to, at most `room` altogether. Raises PTXError for
-        an access that a device would refuse.
+        With `trace`, return the numbers of the blocks of code that each thread came to, at most `room` altogether.
+        Raises PTXError for an access that a device would refuse.
         """
         program = self.program
         if len(parameters) != program.parameters:
@@ -605,8 +608,8 @@ class Machine:
         self, job: Job, block: int, lanes: range, at: int, mail: np.ndarray, visited: np.ndarray,
         ways: list[list[np.ndarray]],
     ) -> int:  # fmt: skip
-        """Run the threads of a warp to the next barrier, and say which; 0: to their end. `mail` is what each is told
-        where it goes on, and then what it says.
+        """Run the threads of a warp to the next barrier, and return which one; 0: to their end. `mail` is what each
+        thread is told when it goes on, and afterwards what it says.
         """
         some = [range(k, k + 1) for k in lanes] if self.trace else [lanes]
         while True:
@@ -636,7 +639,7 @@ def issues(program: Program, ways: Sequence[np.ndarray]) -> np.ndarray:
     """How often each warp runs each block, (warps, blocks), by the ways of its threads.
 
     Where threads part, those that go one way run until all can go on together (the immediate post-dominator), then the
-    others: what NVIDIA's chips do but for details. Ways are those of blocks of whole warps, in order.
+    others: NVIDIA's chips do the same except for details. The ways are those of blocks of whole warps, in order.
     """
     meets = _post_dominators(program)
     out = np.zeros((len(ways) // WARP, len(program.blocks)), np.int64)
@@ -663,7 +666,9 @@ def issues(program: Program, ways: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _post_dominators(program: Program) -> list[int]:
-    """Of each block the first that every way from it leads through; the number of blocks stands for the end."""
+    """Return for each block the first one that every way from it leads through; the number of blocks stands for the
+    end.
+    """
     n = len(program.blocks)
     through = [(1 << n + 1) - 1] * n + [1 << n]  # sets, as bits
     changed = True

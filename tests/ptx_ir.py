@@ -7,8 +7,9 @@ from __future__ import annotations
 
 FLOATS = {"f32": ("float", "i32"), "f64": ("double", "i64")}
 
-# Shifts by the width or more leave nothing. Of two numbers one of which is NaN, min and max give the other; for them
-# -0 is less than +0. A float beyond the integers becomes the nearest one; NaN becomes 0, but the least from float64.
+# Shifts by the width or more leave nothing. If one of two numbers is NaN, min and max give the other; for them -0 is
+# less than +0. A float beyond the integers becomes the nearest integer; NaN becomes 0, or from float64 the least
+# integer.
 FLOAT_HELPERS = """
 define internal {F} @min.{t}({F} %a, {F} %b) {{
   %less = fcmp olt {F} %a, %b
@@ -283,7 +284,8 @@ full:
 }
 """
 # Runs some threads of a warp to where they wait for each other, and says where that is: 0 at their end, -1 at a fault,
-# -2 if it is not the same for all. Who has ended stays so, and nobody waits for it. @thread runs one.
+# -2 if it is not the same for all. A thread that has ended stays ended, and nobody waits for it. @thread runs one
+# thread.
 WARP_OF = """
 define i32 @warp(ptr %job, i32 %first, i32 %count, i32 %ctaid, i32 %resume, ptr %mails) {{
 entry:

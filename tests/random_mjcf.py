@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 
 SOLID = ("plane", "sphere", "capsule")
-# What other shapes touch, and the bits of contype that see to it.
+# What other shapes touch, and the bits of contype that ensure it.
 TOUCHES = {
     "box": ("plane", "sphere", "capsule", "box"),
     "cylinder": ("plane", "sphere", "capsule"),
@@ -27,8 +27,9 @@ TOUCHES = {
     "hfield": ("sphere", "capsule"),
 }
 BITS = {"box": 4, "cylinder": 8, "ellipsoid": 16, "mesh": 32, "hfield": 64}
-# What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
-# drown the answer (forces up to 1e17 in MuJoCo). test_stiff_contacts.py compares it with solutions at 50 digits.
+# Features that are left out, and in float32 "small friction" as well: their contacts are softened on purpose, since
+# rounding would drown the answer (forces up to 1e17 in MuJoCo). test_stiff_contacts.py compares it with solutions at 50
+# digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
 
 
@@ -130,7 +131,7 @@ def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
 
 
 def _interest(d: mujoco.MjData, depth: float) -> float:
-    """States with rows are worth more, those that lie deep in each other less."""
+    """Rate a state: more if it has rows of constraints, less if geoms are deep in each other."""
     bodies = d.model.body_weldid[d.model.geom_bodyid[d.contact.geom]]
     moving = bodies[np.all(bodies != 0, axis=1)] if d.ncon else bodies
     trees = d.model.body_rootid[moving]
@@ -191,7 +192,7 @@ class Maker:
     # draws
 
     def maybe(self, share: float, what: str = "") -> bool:
-        """True in that share of draws. What has a name is counted, and may be left out."""
+        """Return True in that share of draws. Draws with a name are counted, and may be left out."""
         yes = self.rng.random() < share
         if yes and what:
             yes = what not in self.without
@@ -237,7 +238,7 @@ class Maker:
         self.tendons(root)
         self.excludes(root)
         self.equalities(root)
-        # What came later is drawn last, so that the models from before are still the same but for it.
+        # Later features are drawn last, so that models from before them stay the same otherwise.
         if self.maybe(0.1, "no eulerdamp"):
             self.flags(root.find("option")).set("eulerdamp", "disable")
         for e in world.findall("body"):
@@ -292,7 +293,7 @@ class Maker:
         return root
 
     def features(self) -> tuple[Callable[[ET.Element], None], ...]:
-        """What came later, in this order, each drawn from numbers of its own."""
+        """Return the features that came later, in this order. Each is drawn from random numbers of its own."""
         return (
             self.couples,
             self.noslip,
@@ -543,7 +544,7 @@ class Maker:
             self.orientation(out)
 
     def surface(self, out: ET.Element) -> None:
-        """What a geom's contacts are like."""
+        """Draw the parameters of a geom's contacts."""
         if self.many:
             out.set("condim", self.many_condim)
             return
@@ -593,7 +594,7 @@ class Maker:
         self.narrow_boxes(geoms)
 
     def narrow_boxes(self, geoms: list[ET.Element]) -> None:
-        """The margins of boxes that touch each other: wide ones differ, see docs/limits.md."""
+        """Draw narrow margins of boxes that touch each other: results with wide ones differ, see docs/limits.md."""
         boxes = [g for g in geoms if g.get("type") == "box"]
         if len(boxes) > 1:
             self.drawn["two boxes"] += 1
@@ -605,9 +606,9 @@ class Maker:
         return [g for g in geoms if (g.get("contype"), g.get("conaffinity")) != ("0", "0")]
 
     def unpaired(self, root: ET.Element, geoms: list[ET.Element]) -> list[ET.Element]:
-        """Those that no pair and no tendon names."""
+        """Return the geoms that no pair and no tendon names."""
         named = {x for e in root.iter("pair") for x in (e.get("geom1"), e.get("geom2"))}
-        named |= {e.get("geom") for e in root.iter("geom")}  # round which tendons are led
+        named |= {e.get("geom") for e in root.iter("geom")}  # geoms around which tendons are led
         return [g for g in geoms if g.get("name", "") not in named]
 
     def become(self, root: ET.Element, g: ET.Element, kind: str) -> None:
@@ -634,7 +635,7 @@ class Maker:
                 g.set("conaffinity", str(int(g.get("conaffinity", "1")) | bits))
 
     def couples(self, root: ET.Element) -> None:
-        """Of two geoms that touch, a capsule and a cylinder, or two boxes."""
+        """Turn two geoms that touch into a capsule and a cylinder, or into two boxes."""
         geoms = self.touching_geoms(root)
         free = [g for g in self.unpaired(root, geoms) if g.get("type") in ("sphere", "capsule")]
         bodies = [b for b in root.iter() if b.tag in ("body", "worldbody") and any(g in list(b) for g in free)]
@@ -658,7 +659,7 @@ class Maker:
         self.element(section, "pair", margin=margin, condim=self.pick(1, 3, 4), **names)
 
     def mesh_couples(self, root: ET.Element) -> None:
-        """Of two geoms that touch, a box and a mesh, or two meshes. Without a margin: then MuJoCo's answer is exact."""
+        """Turn two geoms that touch into a box and a mesh, or two meshes; without a margin MuJoCo's answer is exact."""
         free = [g for g in self.unpaired(root, self.touching_geoms(root)) if g.get("type") in ("sphere", "capsule")]
         bodies = [b for b in root.iter() if b.tag in ("body", "worldbody") and any(g in list(b) for g in free)]
         if self.many or self.aligned or len(bodies) < 2 or not self.maybe(0.3, "mesh couple"):
@@ -677,8 +678,8 @@ class Maker:
         self.element(section, "pair", margin=0, condim=self.pick(1, 3, 4), **names)
 
     def noslip(self, root: ET.Element) -> None:
-        """Friction that does not creep, of so many sweeps as are asked for. It writes contacts out one by one, and of
-        capsules that lie on cylinders takes them in another order than MuJoCo: see docs/limits.md.
+        """Add noslip iterations, a fixed number of them, so that friction does not creep. They take contacts one by
+        one, and those of capsules on cylinders in another order than MuJoCo: see docs/limits.md.
         """
         touching = {g.get("type") for g in self.touching_geoms(root)}
         if not self.many and not {"capsule", "cylinder"} <= touching and self.maybe(0.08, "noslip"):
@@ -687,7 +688,7 @@ class Maker:
             option.set("noslip_tolerance", "0")
 
     def mesh(self, root: ET.Element, wide: float) -> str:
-        """The name of a new one, of points in a cloud."""
+        """Add a mesh of points in a cloud, and return its name."""
         assets = root.find("asset")
         assets = ET.SubElement(root, "asset") if assets is None else assets
         points = self.normal(wide, 3 * int(self.pick(5, 8, 12))).round(4)
@@ -705,7 +706,7 @@ class Maker:
         self.surface(out)
 
     def terrain(self, root: ET.Element) -> None:
-        """Rough ground under what is round."""
+        """Add rough ground under round shapes."""
         if not self.maybe(0.05, "height field"):
             return
         assets = root.find("asset")
@@ -723,7 +724,7 @@ class Maker:
         out.set("conaffinity", "0")
         self.meet(self.touching_geoms(root), {"hfield"})
         option = root.find("option")
-        if option.get("integrator") == "RK4":  # within a step nobody looks how deep a centre is: see random_models
+        if option.get("integrator") == "RK4":  # random_models does not see how deep a centre is within a step
             option.set("integrator", "Euler")
 
     def site(self, e: ET.Element) -> None:
@@ -811,7 +812,7 @@ class Maker:
             out.set("biasprm", text(bias))
 
     def forces_of_tendons(self, root: ET.Element) -> None:
-        """Ranges of all actuators' force on a tendon together."""
+        """Add ranges for the total force of all actuators on a tendon."""
         if root.find("option").get("integrator") in ("Euler", "RK4"):  # of others they came later
             self.ranges_of_tendons(root)
 
@@ -894,7 +895,7 @@ class Maker:
                     self.softness(joint, "friction")
 
     def pairs(self, root: ET.Element) -> None:
-        """Of named geoms that can touch, whether they would without or not."""
+        """Add pairs of named geoms that can touch, whether they would without a pair or not."""
         if self.aligned:  # parallel capsules, which touch twice, from afar
             capsules = [g for b in root.iter("body") for g in b.findall("geom") if g.get("type") == "capsule"]
             for k, geom in enumerate(capsules):
@@ -944,7 +945,7 @@ class Maker:
                     e.attrib.pop("solimpfriction", None)
 
     def wrapped(self, root: ET.Element) -> None:
-        """A tendon round a sphere or a cylinder, which is there for that alone."""
+        """Add a tendon round a sphere or a cylinder that is there only for it."""
         bodies = [b for b in root.iter("body") if b.get("mocap") is None]
         if len(self.sites) < 2 or not self.maybe(0.3, "wrapping tendon"):
             return
@@ -1008,7 +1009,9 @@ class Maker:
             self.softness(out)
 
     def still_tendons(self, root: ET.Element) -> list[str]:
-        """Those that nothing stretches at first: their rows would be endlessly hard, and their forces rounding."""
+        """Return the tendons that nothing stretches at first: their rows would be infinitely stiff, and their forces
+        rounding.
+        """
         mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
         return [mjm.tendon(t).name for t in range(mjm.ntendon) if mjm.tendon_invweight0[t] < mujoco.mjMINVAL]
 
@@ -1162,7 +1165,7 @@ class Maker:
         self.element(section, "insidesite", site="zone", objtype="body", objname=str(bodies[0].get("name")))
 
     def sensors(self, root: ET.Element) -> None:
-        """Of what has a name."""
+        """Add sensors of elements that have names."""
         section = ET.SubElement(root, "sensor")
         named: dict[str, list[str]] = {}
         for e in root.iter():

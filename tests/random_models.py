@@ -3,10 +3,10 @@
     python tests/random_models.py --seed 7           # one model, shrunk if it fails
     python tests/random_models.py --seed 0 --count 1000
 
-An error counts where it is beyond `times` times what MuJoCo's own answer moves when the state is moved by `nudge`, and
-the forces by a `rounding` of the largest constraint force and of the terms of M qacc, plus `floor` of the largest
-entry. So where MuJoCo's answer is well conditioned the bound is rounding, and where it is not (a contact about to open,
-an inertia next to singular, contacts that press a joint from two sides) no more is asked than there is to know.
+An error counts if it is more than `times` times as far as MuJoCo's own answer moves when the state is moved by `nudge`,
+and the forces by a `rounding` of the largest constraint force and of the terms of M qacc, plus `floor` of the largest
+entry. So where MuJoCo's answer is well conditioned, the bound is rounding; where it is not (a contact about to open, an
+inertia next to singular, contacts that press a joint from two sides), no more is asked than can be known.
 
 In float32, worlds in which a contact, or what ties two bodies, is `stiff` are left to test_stiff_contacts.py and
 tests/physics/test_welds.py: there it is softened, or may be.
@@ -33,10 +33,10 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.idle import can_be_listed
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 
-OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"))  # these: test_sensors.py
+OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"))  # test_sensors.py compares these
 STEPS = (1, 10)
 NUDGES = 3
-FASTEST = 10.0  # radians or metres a step: beyond it nothing is simulated any more
+FASTEST = 10.0  # radians or metres per step: anything faster is no simulation any more
 CYLINDER, HFIELD = int(mujoco.mjtGeom.mjGEOM_CYLINDER), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 TURNED = 7e-8
 UNUSED = {"crb": 1}  # its first row is the world's
@@ -44,13 +44,14 @@ UNUSED = {"crb": 1}  # its first row is the world's
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """What may be wrong in a precision: see the top."""
+    """The bounds of errors in a precision: see the top."""
 
     times: float
     nudge: float
     rounding: float
     floor: float
-    stiff: float = np.inf  # what the rows of a contact or tie add to the inertia that they act on, in units of that
+    # The most that rows of a contact or tie may add to the inertia that they act on, relative to it.
+    stiff: float = np.inf
 
 
 PRECISIONS = {
@@ -83,12 +84,12 @@ class Answer:
 
 
 def silence(_: object) -> None:
-    """MuJoCo's warnings go nowhere: they are counted in mjData."""
+    """Ignore a warning of MuJoCo's: they are counted in mjData."""
 
 
 @functools.lru_cache(maxsize=2)
 def _room(mjm: mujoco.MjModel) -> mujoco.MjData:
-    """Data of this model, to be used again: to make some takes a hundred times as long as to reset it."""
+    """Return MjData of this model, to be used again: making one takes a hundred times as long as resetting it."""
     return mujoco.MjData(mjm)
 
 
@@ -128,8 +129,9 @@ def expected(
 
 
 def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
-    """Whether a tendon has friction loss or a limit that nothing stretches in this state, as between sites that nothing
-    moves apart: on which side it pulls, and whether MuJoCo has a row for its limit, is left to rounding.
+    """Return whether there is a tendon with friction loss or a limit that nothing stretches in this state, such as one
+    between sites that nothing moves apart. Rounding decides on which side it pulls, and whether MuJoCo has a row for
+    its limit.
     """
     kinds = mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON, mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON
     rows = np.flatnonzero(np.isin(d.efc_type, kinds))
@@ -137,8 +139,8 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
 
 
 def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
-    """Whether a mesh touches a box or a mesh where several pairs of their faces look at each other, in any step:
-    which pair the points are taken from depends on where the search ended (docs/limits.md).
+    """Return whether a mesh touches a box or a mesh, in any step, and several pairs of their faces face each other:
+    from which pair the points are taken then depends on where the search ended (docs/limits.md).
     """
     if not mjm.nmesh:
         return False
@@ -157,7 +159,7 @@ def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
 
 
 def _faces(mjm: mujoco.MjModel, d: mujoco.MjData, geom: int) -> np.ndarray:
-    """The normals of a box or mesh."""
+    """Return the normals of the faces of a box or mesh."""
     normals = np.concatenate([np.eye(3), -np.eye(3)])
     k = mjm.geom_dataid[geom]
     if k >= 0:
@@ -167,21 +169,23 @@ def _faces(mjm: mujoco.MjModel, d: mujoco.MjData, geom: int) -> np.ndarray:
 
 
 def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
-    """A copy that solves its constraints to rounding, and finds next to that well where capsules touch cylinders."""
+    """Return a copy that solves its constraints to rounding, and finds contacts of capsules and cylinders almost as
+    well.
+    """
     mjm = oracle.sharpen(copy.copy(mjm))
     mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
     return mjm
 
 
 def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
-    """By how much cylinders are longer, and turned, for all that MuJoCo's own answer tells of them, in any of the
-    steps. None where the axis of a capsule cuts into a cylinder: MuJoCo finds the way out to 3 mm; and where that or
-    the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
+    """Return by how much cylinders may be longer, and turned, as far as MuJoCo's own answer can tell, in any of the
+    steps. None if the axis of a capsule cuts into a cylinder, since MuJoCo then finds the way out only to 3 mm, or if
+    the axis of a capsule or the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
 
-    MuJoCo finds the way down a disc on a plane by taking from the axis its part along the normal. Where the cylinder
-    stands next to upright, little more than rounding is left of that. (A planar model's state can be nudged in no way
-    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (test_round_and_flat_contacts.py),
-    the 300th part of which is `TURNED`.
+    MuJoCo finds the lowest point of a cylinder's disc on a plane by subtracting from the axis its part along the
+    normal. If the cylinder is almost upright, little more than rounding is left. (No nudge of a planar model's state
+    shows this.) If a capsule touches a cylinder, MuJoCo finds the normal to 2e-5 (test_round_and_flat_contacts.py), of
+    which `TURNED` is the 300th part.
     """
     found = dict[int, tuple[float, float]]()
     if not {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()):
@@ -248,8 +252,8 @@ def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData, origins: Sequence[int
 
 
 def stiffest(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
-    """The most that the rows of a contact, or a row of a connect or weld, add to the inertia that they act on, in units
-    of that, in any of the steps.
+    """Return the most that the rows of a contact, or a row of a connect or weld, add to the inertia that they act on,
+    relative to it, in any of the steps.
     """
     d, most = _data(mjm, state), 0.0
     for _ in range(steps):
@@ -265,20 +269,20 @@ def stiffest(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
 
 
 def _stiffness(mjm: mujoco.MjModel, d: mujoco.MjData, rows: Sequence[int]) -> np.ndarray:
-    """Of each row, D J M^-1 J'."""
+    """Return D J M^-1 J' of each row."""
     J, image = jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
     mujoco.mj_solveM(mjm, d, image, J)
     return d.efc_D[rows] * np.sum(J * image, axis=1)
 
 
 def jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
-    """efc_J. MuJoCo keeps room for the rows of contacts between bodies welded together, which it then leaves out."""
+    """Return efc_J. MuJoCo reserves rows for contacts of bodies welded together, too, and then leaves them out."""
     return d.efc_J[: d.nefc * mjm.nv].reshape(d.nefc, mjm.nv)
 
 
 def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) -> dict[str, float]:
-    """How far forces of constraints move where the acceleration, from which they follow, is rounded: the stiffer a row,
-    the further.
+    """Return how far forces of constraints move if the acceleration from which they follow is rounded: the stiffer a
+    row, the further.
     """
     most, names = np.max(np.abs(d.efc_force), initial=0.0), ("qfrc_constraint", "cfrc_ext", "sensordata")
     if not most:
@@ -295,8 +299,8 @@ def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> di
 
 
 def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | float = 0.0) -> mujoco.MjData | None:
-    """Some steps from a state, a force on each dof added; None where that is no simulation any more. The data is the
-    same object for every call with the same model.
+    """Make some steps from a state, with a force on each dof added; return the data, or None if that is no simulation
+    any more. The data is the same object for every call with the same model.
     """
     d = _data(mjm, state)
     d.qfrc_applied[:] = force
@@ -307,7 +311,7 @@ def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | f
             return None
     after = d.qvel.copy()
     if mjm.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
-        d.qvel[:] = before  # by which armature of tendons pulls: see docs/exactness.md
+        d.qvel[:] = before  # armature of tendons pulls by these velocities: see docs/exactness.md
     mujoco.mj_rnePostConstraint(mjm, d)
     d.qvel[:] = after
     mujoco.mj_subtreeVel(mjm, d)
@@ -332,7 +336,7 @@ def failures(
         if not all(can_be_listed(m, pair) for pair in m.idle_pairs):  # refused by name, which test_contact_pairs tests
             names = tuple(name for name in names if name != "ncon")
         sim = Simulation(mjm, len(worlds), dtype=dtype, outputs=names)
-    except Exception as error:  # UnsupportedModel too: a model that is drawn is one that is supported
+    except Exception as error:  # UnsupportedModel, too: every drawn model is supported
         return [Failure(f"{type(error).__name__}: {error}")]
     names, found = tuple(name for name in names if name not in left_out(mjm)), []
     for n in steps:
@@ -385,7 +389,7 @@ def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision:
 def shrink(
     case: Case, failure: Failure, seconds: float = 60.0, dtype: torch.dtype = torch.float64
 ) -> tuple[Case, Failure]:
-    """The case with all deleted that the failure does not need, as far as the time allows."""
+    """Return the case without everything that the failure does not need, as far as the time allows."""
     names = (failure.what,) if failure.what in OUTPUT_NAMES else ()
     until = time.monotonic() + seconds
     worlds = [case.worlds[failure.world]] if failure.steps else case.worlds[:1]
@@ -401,7 +405,7 @@ def shrink(
         return alike[0] if alike else None
 
     failure = fails(small.root, small.worlds) or failure
-    at, tried = 0, 0  # the place in the list of things to leave out, and how many in a row it could not do without
+    at, tried = 0, 0  # the place in the list of things to leave out, and how many in a row were needed
     while time.monotonic() < until:
         smaller = list(_smaller(small))
         if tried >= len(smaller):
@@ -417,7 +421,7 @@ def shrink(
 
 
 def _smaller(case: Case) -> Iterator[tuple[ET.Element, list[World]]]:
-    """The case with one thing less, the largest first."""
+    """Yield the case with one thing less, the largest things first."""
     elements = list(case.root.iter())
     for i, e in enumerate(elements):
         if i and e.tag not in ("worldbody", "compiler"):

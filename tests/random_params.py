@@ -11,7 +11,7 @@ import numpy as np
 from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.params import OPTIONS, VARIABLE
 
-# Of what MuJoCo's compiler took for a body alone, the matrix M has no place for more than a diagonal.
+# For bodies that MuJoCo's compiler found to be simple, the matrix M has room only for a diagonal.
 TURNING = {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}
 SHIFTED = {"gravity", "wind", "body_pos", "body_ipos", "jnt_pos", "qpos_spring", "geom_pos", "geom_margin"}
 DIRECTIONS = {"body_quat", "body_iquat", "jnt_axis", "geom_quat"}
@@ -42,7 +42,7 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
     if name in SHIFTED:
         return x + rng.normal(0, 0.03 if name != "geom_margin" else 0.001, x.shape)
-    if name == "wrap_prm":  # of geoms it is the side site
+    if name == "wrap_prm":  # for geoms it is the number of the side site
         return np.where(np.isin(mjm.wrap_type, (4, 5)), x, x * rng.uniform(0.5, 2, x.shape))
     if name in ("jnt_range", "tendon_range"):
         return x + (x[:, 1:] - x[:, :1]) * rng.uniform(-0.2, 0.2, x.shape)
@@ -56,7 +56,9 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
 
 
 def edited(mjm: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> mujoco.MjModel:
-    """The model with these parameters, after mj_setConst, without what MuJoCo's compiler found out about the old."""
+    """Return the model with these parameters, after mj_setConst, without what MuJoCo's compiler found out about the old
+    ones.
+    """
     mjm = copy.copy(mjm)
     for name, x in values.items():
         if name in OPTIONS:

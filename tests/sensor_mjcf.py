@@ -1,4 +1,4 @@
-"""A model that has every sensor that is there, and its elements."""
+"""A model with every kind of sensor, and the elements that they need."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Random models with something strange in them: extremes of every attribute that is read, degenerate shapes, loops that
 are closed twice, sensors, actuators, equalities and tendons of all kinds on whatever is there.
 
-Each is one that MuJoCo compiles. What the package does not take it is to refuse by name; what it takes moves as in
+MuJoCo compiles each of them. What the package does not support, it must refuse by name; what it takes must move as in
 MuJoCo: see `test_random_models.py`. Nothing here imports the package under test.
 """
 
@@ -240,7 +240,7 @@ class Stranger:
         return ET.SubElement(parent, tag, {k.rstrip("_"): text(v) for k, v in attributes.items()})
 
     def named(self, *tags: str) -> list[str]:
-        """The names of the elements of these kinds, where there is none one is made up."""
+        """Return the names of the elements of these kinds; elements without a name get one."""
         out = []
         for e in self.root.find("worldbody").iter():
             if e.tag in tags:
@@ -271,7 +271,7 @@ class Stranger:
             what = self.edge if self.rng.random() < 0.45 else self.pick(*self.structures())
             with suppress(
                 IndexError, ValueError, AttributeError
-            ):  # nothing there to do it to, or MuJoCo does not take it
+            ):  # the model has no element for it, or MuJoCo refuses it
                 name = what() or what.__name__
                 mjm = mujoco.MjModel.from_xml_string(ET.tostring(self.root, encoding="unicode"))
                 if mjm.nv <= DOFS:
@@ -282,7 +282,7 @@ class Stranger:
         self.leave_out()
 
     def leave_out(self) -> None:
-        """What MuJoCo is not to be compared in: see docs/limits.md and docs/exactness.md."""
+        """Remove what cannot be compared with MuJoCo: see docs/limits.md and docs/exactness.md."""
         if self.root.find("option").get("noslip_iterations"):
             self.root.find("option").set("noslip_tolerance", "0")
         for e in (
@@ -494,7 +494,7 @@ class Stranger:
             self.add(out, "site", site=self.pick(*others))
 
     def harmless(self) -> None:
-        """What no step depends on."""
+        """Add elements that no step depends on."""
         more = (
             "<size nuserdata='3' nuser_body='2' nkey='2'/>", "<keyframe><key time='3'/></keyframe>", "<visual/>",
             "<statistic meaninertia='1e-3' meanmass='7' extent='1e3' center='9 9 9'/>",
@@ -521,7 +521,7 @@ class Stranger:
         self.a_body().append(ET.fromstring(xml))
 
     def mesh(self) -> None:
-        """Degenerate ones."""
+        """Add degenerate meshes."""
         small = float(self.pick(1e-4, 0.1, 0.3))
         cube = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
         points = {
@@ -568,7 +568,7 @@ class Stranger:
         )
 
     def tendon(self) -> None:
-        """Round geoms, over pulleys, along sites that are the same or in one place."""
+        """Add a tendon round geoms, over pulleys, or along sites that are the same or in one place."""
         sites = self.named("site")
         if self.rng.random() < 0.3:
             where = self.pick(*(e for e in self.root.find("worldbody").iter() if e.find("site") is not None))
@@ -612,7 +612,7 @@ class Stranger:
                 out.set(name, str(self.pick(*values)))
 
     def names(self) -> None:
-        """That Python, XML or a message might trip over."""
+        """Give an element a name that Python, XML or a message might trip over."""
         e = self.pick(
             *(e for e in self.root.find("worldbody").iter() if e.tag in ("body", "geom", "site") and not e.get("name"))
         )
@@ -651,7 +651,7 @@ class Stranger:
         self.add(e, "geom", type="box", size=[0.1, 0.2, 0.3], contype=0, conaffinity=0)
 
     def parallel_joints(self) -> None:
-        """Whose motions cancel, or next to."""
+        """Add joints whose motions cancel, or nearly."""
         e = self.add(self.root.find("worldbody"), "body", name=self.new(), pos=[0, 0, 1])
         axis, kind = self.rng.normal(size=3), self.pick("hinge", "slide")
         for apart in (0, float(self.pick(0, 1e-12, 0.3))):
@@ -661,7 +661,7 @@ class Stranger:
         self.add(e, "geom", type="box", size=[0.1, 0.2, 0.3], contype=0, conaffinity=0)
 
     def tilted(self) -> None:
-        """A body inside of frames."""
+        """Put a body inside of frames."""
         world = self.root.find("worldbody")
         body = self.pick(*world.findall("body"))
         world.remove(body)
@@ -669,7 +669,7 @@ class Stranger:
         self.add(frame, "frame", quat=[1, 1e-9, 0, 0]).append(body)
 
     def nothing_moves(self) -> None:
-        """No joints."""
+        """Remove all joints."""
         if self.rng.random() < 0.8:
             raise ValueError
         for e in list(self.root.find("worldbody").iter()):

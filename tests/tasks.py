@@ -1,7 +1,7 @@
 """Gymnasium's own v5 tasks as the oracle of ours: a table of all eleven, what states are compared, and by what bounds.
 
-MuJoCo's solver is set to converge there (Newton, tolerance 1e-14), as its default tolerance of 1e-8 shows in these
-figures.
+MuJoCo's solver is set to converge there (Newton, tolerance 1e-14), since its default tolerance of 1e-8 would show in
+these figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch_mjenvs import TorchVectorEnv
 
 FLOAT64 = 1e-10  # relative to 1 + size; measured in 2,000 states: 3e-12 at the most
-STATES = 300  # of which `Task.occurs` speaks
+STATES = 300  # to which `Task.occurs` refers
 MANY = (30, STATES)
 NONE = (-1, 1)
 
@@ -49,7 +49,7 @@ def push_the_target(env: gymnasium.Env, rng: np.random.Generator, k: int) -> Non
 
 
 def reach_for_the_object(env: gymnasium.Env, rng: np.random.Generator, k: int) -> None:
-    """Three times in four the arm reaches down to where Pusher's object stands, and that is put by its fingertips."""
+    """Three times in four the arm reaches down to the height of Pusher's object, which is put beside its fingertips."""
     if k % 4 == 0:
         return
     model, d = env.model, mujoco.MjData(env.model)
@@ -87,7 +87,7 @@ class Float32:
     median: float = 5e-6  # measured: 1.3e-6
     worst: float = 1e-3
     share: float = 1.0
-    entries: int | None = None  # the first so many alone: forces, behind them, jump where a contact opens
+    entries: int | None = None  # only the first so many are compared: forces, after them, jump where a contact opens
     flags: int = 1  # states on the very edge of an end, which may fall on either side
 
 
@@ -318,7 +318,7 @@ def our_env(name: str, n: int, dtype: torch.dtype = torch.float32, **arguments: 
 
 
 def our_steps(name: str, s: Samples, dtype: torch.dtype, steps: int = 1, **arguments: Any) -> tuple[Any, ...]:
-    """What ours gives for the same."""
+    """Return what our environment gives for the same samples."""
     env = our_env(name, len(s.qpos), dtype, **arguments)
     env.reset(seed=0)
     env.set_state(torch.tensor(s.qpos), torch.tensor(s.qvel))
@@ -332,13 +332,13 @@ def our_steps(name: str, s: Samples, dtype: torch.dtype, steps: int = 1, **argum
 
 
 def error(ours: Any, theirs: np.ndarray) -> np.ndarray:
-    """Relative to 1 + size."""
+    """Return errors relative to 1 + size."""
     ours = ours.cpu() if isinstance(ours, torch.Tensor) else ours
     return np.abs(np.asarray(ours, float) - theirs) / (1 + np.abs(theirs))
 
 
 def within(errors: np.ndarray, bound: float | Most) -> bool:
-    """Whether the errors of states are."""
+    """Return whether the errors of states are within the bound."""
     if isinstance(bound, Most):
         worst = errors.reshape(len(errors), -1).max(1)
         return bool(np.quantile(worst, bound.share) < bound.bound and worst.max() < bound.worst)

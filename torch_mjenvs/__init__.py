@@ -54,7 +54,7 @@ __all__ = [
 __all__ += _registry.__all__
 
 register()
-_source.imported()  # before anybody can alter it
+_source.imported()  # records the package's code before anybody can alter it
 
 
 def __getattr__(name: str) -> Any:

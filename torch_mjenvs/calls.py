@@ -14,7 +14,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lasting(make: Method) -> Method:
-    """Make a function that allocates buffers run outside inference mode: tensors made there can be written only there.
+    """Make a function allocate its buffers outside inference mode: tensors made inside can be written only inside.
     """
     return torch.inference_mode(False)(make)
 
@@ -22,8 +22,8 @@ def lasting(make: Method) -> Method:
 def exclusive(method: Method) -> Method:
     """Refuse the call while another thread is in one that holds the same `_lock`.
 
-    Kernels run without Python's lock, so two threads would write into the same worlds at the same time. In code that
-    torch compiled nobody watches.
+    Kernels run without Python's lock, so two threads would write into the same worlds at the same time. Code that torch
+    compiles does not check this.
     """
 
     @functools.wraps(method)
@@ -46,7 +46,7 @@ def exclusive(method: Method) -> Method:
 
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]
-    """A lock that the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
+    """A reentrant lock that an object and its wrappers share, held while one of their methods runs.
 
     A copy of it is a free lock.
     """

@@ -41,7 +41,9 @@ def as_bound(name: str, x: Any) -> float | None:
 
 
 def as_limit(max_episode_steps: Any) -> int | None:
-    """The steps after which an episode is truncated; None, or Gymnasium's -1, is never. Raises ValueError."""
+    """Read the number of steps after which an episode is truncated; None, or Gymnasium's -1, means never. Raises
+    ValueError.
+    """
     if max_episode_steps is None:
         return None
     if isinstance(max_episode_steps, (int, np.integer)) and max_episode_steps <= 0 and max_episode_steps != -1:
@@ -74,7 +76,7 @@ def as_dtype(x: Any) -> torch.dtype:
 
 
 def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
-    """Raise MemoryError for more than this process may take on the host, and says which limit that would pass.
+    """Raise MemoryError if this is more than the process may take on the host; the message names the limit.
 
     On a GPU, torch's own allocator refuses.
     """
@@ -111,7 +113,7 @@ def as_rows(name: str, x: Any, size: int, device: torch.device) -> torch.Tensor:
 
 
 def is_rows(x: Any, size: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Return whether x is a tensor as `as_rows` would read it, of this type: so most are, and this is faster."""
+    """Return whether x already is what `as_rows` would make of it, of this type. Most are, and this check is faster."""
     return (
         type(x) is torch.Tensor
         and x.dtype is dtype
@@ -187,7 +189,7 @@ def check_state(state: Any, ours: Mapping[str, torch.Tensor], owner: str) -> Non
 
 
 def as_options(options: Any) -> Mapping[str, Any]:
-    """The options of a reset. Raises TypeError for what is neither a dict nor None."""
+    """Read the options of a reset. Raises TypeError for what is neither a dict nor None."""
     if options is None:
         return {}
     if not isinstance(options, Mapping):

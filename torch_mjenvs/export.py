@@ -76,7 +76,7 @@ def _bounds(x: Any) -> list[float | None]:
 def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
     """Write a scriptable module as TorchScript; `metadata` is its extra file metadata.json."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript as a whole
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # TorchScript as a whole is deprecated
         scripted = torch.jit.script(network.eval())
         torch.jit.save(scripted, str(file), {METADATA: json.dumps(metadata)})
 
@@ -108,7 +108,7 @@ def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Pat
     except ImportError as error:
         raise ImportError(f"to export a policy as ONNX {NEEDS}") from error
     with warnings.catch_warnings(), _quiet("torch.onnx"):
-        warnings.simplefilter("ignore")  # torch's, of its own code
+        warnings.simplefilter("ignore")  # torch's warnings about its own code
         program: Any = torch.onnx.export(
             network.eval(), (torch.zeros(2, inputs),), dynamo=True, verbose=False, input_names=[INPUT],
             output_names=[OUTPUT], dynamic_shapes=({0: torch.export.Dim("batch")},),

@@ -9,13 +9,15 @@ import torch
 
 
 def fixed(views: dict[str, torch.Tensor], called: str) -> dict[str, torch.Tensor]:
-    """The same tensors, which cannot be replaced. Code that torch compiles gets the plain dict that it can trace."""
+    """Return the same tensors, none of which can be replaced. Code that torch compiles gets the plain dict, to trace
+    it.
+    """
     return views if torch.compiler.is_compiling() else FixedTensors(views, called)
 
 
 class FixedTensors(dict[str, Any]):
-    """Tensors by name in memory that is kept. They may be written into; to put another in place of one is refused, as
-    it would change nothing.
+    """Tensors by name, at fixed addresses. They may be written into. Replacing one raises an error, since kernels would
+    not see the new tensor.
     """
 
     def __init__(self, views: Mapping[str, Any], called: str):
@@ -23,7 +25,7 @@ class FixedTensors(dict[str, Any]):
         self._called = called
 
     def __setitem__(self, name: str, x: Any) -> None:
-        if x is not self.get(name):  # as it is after held[name] += 1
+        if x is not self.get(name):  # held[name] += 1 puts back the same tensor
             raise TypeError(
                 f"{self._called}[{name!r}] = ... would change nothing: write into the tensor that is there, by "
                 f"{self._called}[{name!r}].copy_(...), or [...][:] = ..."

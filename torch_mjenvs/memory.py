@@ -84,7 +84,7 @@ def _group_folders() -> Iterator[tuple[Path, int]]:
         version = 2 if number == "0" and not controllers else 1
         if version == 2 or "memory" in controllers.split(","):
             for mounted, at in _mounts(mounts, version):
-                inside = PurePosixPath(path)  # of a container, the mount may begin at the group itself
+                inside = PurePosixPath(path)  # in a container, the mount may begin at the group itself
                 below = inside.relative_to(mounted) if inside.is_relative_to(mounted) else PurePosixPath()
                 if ".." in below.parts:  # a group outside of what this process can see
                     below = PurePosixPath()

@@ -38,7 +38,7 @@ from .envs.spaces import parts_of
 
 FOLDER = "policies"
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
-PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's fields, or in tuples of them
+PLAIN = (bool, int, float, str, type(None))  # types of a task's fields in a file, and of the items of tuples there
 
 
 class Policy(nn.Module):
@@ -95,9 +95,8 @@ class Policy(nn.Module):
         it is given. An .npz holds the arrays of `network` for NumPy.
 
         Raises ValueError for another kind of file and for a space of another size, FileNotFoundError if there is no
-        such folder, FileExistsError if the file is a
-        policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
-        which ONNX needs.
+        such folder, FileExistsError if the file is a policy that only this package reads, such as a run's policy.pt,
+        and ImportError without the extra `export`, which ONNX needs.
         """
         from . import export
 
@@ -191,7 +190,7 @@ def _is_policy(file: Path) -> bool:
     """Return whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, where it is TorchScript
+            warnings.simplefilter("ignore")  # torch's, if the file is TorchScript
             Policy.load(file)
     except (FileNotFoundError, ValueError):
         return False
@@ -331,7 +330,7 @@ def _read_bounds(found: Mapping[str, Any], actions: int) -> tuple[Tensor, Tensor
 
 
 def _shapes(x: Any) -> Any:
-    """Return the shapes that a file has as lists, as tuples."""
+    """Return the shapes in a file, which are lists, as tuples."""
     if isinstance(x, Mapping) and x and all(isinstance(name, str) for name in x):
         return {name: _shapes(inside) for name, inside in x.items()}
     if not isinstance(x, list) or not all(type(n) is int and n > 0 for n in x):

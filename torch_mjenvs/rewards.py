@@ -16,7 +16,7 @@ def _gaussian(x: Scalar, value: float) -> Scalar:
 
 
 def _hyperbolic(x: Scalar, value: float) -> Scalar:
-    e = exp(-absolute(x * math.acosh(1 / value)))  # 1 / cosh, of what cannot overflow
+    e = exp(-absolute(x * math.acosh(1 / value)))  # 1 / cosh, without overflow
     return 2.0 * e / (1.0 + e * e)
 
 
@@ -84,7 +84,7 @@ def tolerance(
         raise ValueError(f"the bounds must be in order, (low, high), not ({low}, {high})")
     if not margin >= 0:
         raise ValueError(f"margin must be a number from 0 on, not {margin}")
-    # Only what is not infinite: how far x is outside of such a bound is minus infinity everywhere.
+    # Leave out infinite bounds: x is outside of such a bound by minus infinity everywhere.
     outside = [d for d, b in ((low - x, low), (x - high, high)) if not (isinstance(b, float) and math.isinf(b))]
     inside = (low <= x) & (x <= high)
     if margin == 0:

@@ -116,7 +116,7 @@ def from_euler(roll: Scalar, pitch: Scalar, yaw: Scalar) -> list[Scalar]:
 
 
 def to_euler(q: Quaternion) -> list[Scalar]:
-    """Return roll, pitch and yaw, of which `from_euler` makes q or -q again; q may be of any length but 0.
+    """Return roll, pitch and yaw, from which `from_euler` makes q or -q again; q may be of any length but 0.
 
     Roll and yaw are in [-pi, pi], pitch in [-pi/2, pi/2]. At either end of that only a sum of roll and yaw is
     determined: they are then one such pair.
@@ -125,7 +125,7 @@ def to_euler(q: Quaternion) -> list[Scalar]:
     ww, xx, yy, zz = w * w, x * x, y * y, z * z
     seen_from_above = [ww + xx - yy - zz, 2.0 * (x * y + w * z)]  # the body's x axis
     c, s = spatial.normalize(seen_from_above, [1.0, 0.0])
-    # Roll is that of what is left when the yaw is taken off, whatever that is where the x axis points up.
+    # Roll is that of the rotation that remains without the yaw, whichever yaw was taken where the x axis points up.
     sin_roll = s * (2.0 * (x * z + w * y)) - c * (2.0 * (y * z - w * x))
     cos_roll = c * (ww - xx + yy - zz) - s * (2.0 * (x * y - w * z))
     return [atan2(sin_roll, cos_roll), atan2(2.0 * (w * y - x * z), norm(seen_from_above)), atan2(s, c)]

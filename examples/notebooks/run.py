@@ -13,7 +13,8 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def execute(path: Path, folder: Path, parameters: dict[str, Any] | None = None) -> nbformat.NotebookNode:
-    """The notebook with its outputs, run in this folder, with these instead of the cell tagged "parameters".
+    """Run a notebook in this folder, with `parameters` in place of those in the cell tagged "parameters"; return it
+    with its outputs.
 
     Raises ValueError for names other than in that cell, CellExecutionError where a cell fails.
     """

@@ -82,12 +82,12 @@ class Quadruped(Task):
     def memory(self, m: Any) -> dict[str, Any]:
         first = 0.3 if self.curriculum else 1.0
         return {
-            "level": first,  # the share of the top speeds that is asked for
+            "level": first,  # commands go up to this share of the top speeds
             "command": [0.0] * 3,
             "action": [0.0] * m.nu,  # the last one
             "latency": 0.0,
             "steps": 0.0,
-            "followed": 0.0,  # how well so far, summed over steps
+            "followed": 0.0,  # how well the command was followed, summed over steps so far
         }
 
     def begin(self, m: Any, world: World) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Quadruped(Task):
     # what acts
 
     def control(self, m: Any, world: World, action: list) -> Control:
-        share = world.memory["latency"]  # of this step, during which the last action is still at work
+        share = world.memory["latency"]  # the share of this step during which the last action still acts
         target = [x + share * (last - x) for x, last in zip(action, world.memory["action"], strict=True)]
         angle, pushed = world.rng.uniform(0.0, 6.2831853), world.rng.uniform() < 1 / 250
         force = select(pushed, self.push * world.rng.uniform(), 0.0)

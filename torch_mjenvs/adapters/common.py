@@ -41,8 +41,8 @@ def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
 class Groups:
     """The groups of an environment's observations as rows, and which of them policy and critic see.
 
-    `groups` says which these are; None stands for the result of `default_groups`. If a task has no groups, everything
-    is the group "policy", and the critic sees the same.
+    `groups` says which these are; None stands for the default of `observation.chosen_groups`. If a task has no groups,
+    everything is the group "policy", and the critic sees the same.
     """
 
     def __init__(self, env: VectorEnv, groups: Mapping[str, Sequence[str]] | None = None):

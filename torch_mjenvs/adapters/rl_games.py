@@ -34,7 +34,7 @@ class RlGamesVecEnv(IVecEnv):
     central value network sees (`central_value_config`). `obs_groups` says which groups these are: {"policy":
     ["policy"], "critic": ["policy", "privileged"]} unless you say otherwise.
 
-    The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
+    The first reset uses `seed`, which rl_games hands over if its config has `env_config`. Its checkpoints hold the
     worlds' state.
 
     Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for an autoreset mode other than "SameStep",

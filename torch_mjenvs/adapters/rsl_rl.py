@@ -47,7 +47,7 @@ class RslRlVecEnv(VecEnv):
         self.reset(seed)
 
     def reset(self, seed: int | None = None) -> tuple[TensorDict, dict[str, Any]]:
-        """Start new episodes in all worlds; return their observations, and no extras. rsl_rl itself never asks."""
+        """Start new episodes in all worlds; return their observations, and no extras. rsl_rl itself never calls it."""
         self._obs = self._named(self.env.reset(seed=seed)[0])
         return self._obs, {}
 

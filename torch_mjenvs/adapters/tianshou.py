@@ -75,7 +75,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return self._reset(ids, mask, seeds)
 
     def _reset(self, ids: np.ndarray, mask: torch.Tensor, seeds: list[int | None] | None) -> tuple[np.ndarray, Any]:
-        # Of a mask that takes in all worlds, which the first reset needs, nothing is left.
+        # A mask of all worlds is dropped: the first reset has to be without one.
         options = None if bool(mask.all()) else {"reset_mask": mask}
         obs, _ = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
         return _rows(obs, ids), _named(ids)
@@ -106,7 +106,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         actions[torch.from_numpy(ids)] = given
         before = None if len(ids) == self.env_num else bare.state_dict()
         if before is not None:
-            engine.done.masked_fill_(~mask, False)  # those that are left out may have ended, and be so still
+            engine.done.masked_fill_(~mask, False)  # worlds that are left out may have ended, and stay ended
         *results, info = self.env.step(actions)
         if before is not None:
             after = bare.state_dict()

@@ -52,7 +52,7 @@ def acting(p: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argp
     fields = trained_with | fields
     try:
         given = arguments(task, fields)
-        env = make(env_id, 1, "cpu", **given)  # on a CPU its kernels are those that are needed next anyway
+        env = make(env_id, 1, "cpu", **given)  # on the CPU, whose kernels are needed next anyway
         try:
             policy.check_spaces(env)
             found = Acting(policy, env_id, fields, given, cast(Box, env.single_action_space))

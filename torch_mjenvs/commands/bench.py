@@ -52,7 +52,7 @@ def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
 def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
     """Return a function that steps all worlds once, under random actions, and waits for the device."""
     env.reset(seed=0)
-    # A few actions by turns: to draw them anew would take longer than some tasks' steps.
+    # A few actions in turn: drawing new ones each time would take longer than some tasks' steps.
     some = [torch.as_tensor(env.action_space.sample(), device=env.device) for _ in range(8)]
     actions = itertools.cycle(some)
     return lambda: env.step(next(actions))[1].sum().item()

@@ -26,8 +26,8 @@ from ..training.worlds import make
 from . import Acting, acting, add_policy, parser
 
 FORMATS = (".mp4", ".gif", ".png")
-WIDTH, LARGEST = 960, 480  # in pixels: of all worlds together, at most, and of one
-FPS = 30  # of a film, about
+WIDTH, LARGEST = 960, 480  # pixels: the greatest width of all worlds together, and of one
+FPS = 30  # frames per second of a film, about
 SHADOW = 1024  # pixels of shadow maps: MuJoCo's 4,096 take longer than all else where the CPU draws, and look the same
 
 
@@ -68,7 +68,7 @@ def watch(found: Acting, seed: int) -> None:
     world = env.unwrapped
     renderer = world.mujoco_renderer
     endless_floors(renderer.model)
-    panels = {"show_left_ui": False, "show_right_ui": False}  # which Tab and Shift-Tab bring
+    panels = {"show_left_ui": False, "show_right_ui": False}  # Tab and Shift-Tab show them
     with mujoco.viewer.launch_passive(renderer.model, renderer.data, **panels) as viewer:
         viewer.cam.type, viewer.cam.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
         viewer.cam.distance, viewer.cam.elevation = 4.0, -15.0
@@ -87,7 +87,7 @@ def record(out: Path, found: Acting, worlds: int, seconds: float, size: int | No
     """Write a film of worlds side by side, or a picture of how they end."""
     import imageio.v2 as imageio
 
-    # Whole eighths, as films want an even number of pixels.
+    # Whole eighths, since films need an even number of pixels.
     eighth = max(1, (size or min(LARGEST, WIDTH // math.ceil(math.sqrt(worlds)))) // 8)
     env = drawn(found.env_id, worlds, 8 * eighth, 6 * eighth, **found.arguments)
     every = max(1, round(1 / (env.dt * FPS)))
@@ -118,10 +118,10 @@ def drawn(env_id: str, worlds: int, width: int, height: int, **task_arguments: A
 
 
 def follows(env_id: str, task_arguments: Mapping[str, Any]) -> int | None:
-    """Return the camera of a task's model that is to be looked through: one that follows the robot, else its first.
+    """Return the camera of a task's model to look through: one that follows the robot, else its first.
 
-    That is "track", or the first that keeps its distance to a body. None is the task's usual view: the model has no
-    cameras, or the task cannot be known from its id.
+    The one that follows is "track", or the first that keeps its distance to a body. None is the task's usual view, if
+    the model has no cameras or the task cannot be known from its id.
     """
     task = task_behind(env_id)
     if task is None:

@@ -47,8 +47,8 @@ def random_joints(m: Model, rng: Random) -> list[Scalar]:
     """Return qpos with joints at random: dm_control's randomize_limited_and_rotational_joints.
 
     Hinges and slides with limits are uniform within these, other hinges uniform within a turn; other slides, and the
-    place of a free joint, stay at qpos0. A free joint's quaternion has four numbers from [0, 1) before it is made of
-    unit length. Raises ValueError for a ball joint, of which no model of the suite has one.
+    place of a free joint, stay at qpos0. A free joint's quaternion is four numbers from [0, 1), scaled to unit length.
+    Raises ValueError for a ball joint, of which no model of the suite has one.
     """
     qpos: list[Scalar] = list(m.qpos0)
     for j, kind in enumerate(m.jnt_type):

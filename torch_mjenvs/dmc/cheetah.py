@@ -26,7 +26,7 @@ class Cheetah(DMControlTask):
     def reset(self, m: Model, rng: Random, world: World) -> tuple[list[Scalar], list[Scalar]]:
         """Place the joints that have limits at random, and let it settle for 200 substeps.
 
-        As in dm_control the first of them is by the forces at qpos0, where the world was before.
+        As in dm_control, the first substep uses the forces at qpos0, where the world was before.
         """
         qpos = [
             rng.uniform(*m.jnt_range[j]) if limited else m.qpos0[j] for j, limited in enumerate(m.jnt_limited)

@@ -19,8 +19,8 @@ from .base import DMControlTask, distance, seen_from
 from .models import compiled, parse, remove
 
 WALLS = ("wall_px", "wall_nx", "wall_py", "wall_ny")
-UPRIGHT = math.cos(math.radians(30))  # the z component of an axis from which a part of the body is upright
-HIGH = 0.9  # the share of its height at qpos0 from which the dog stands
+UPRIGHT = math.cos(math.radians(30))  # the least z component of the axis of a part of the body that is upright
+HIGH = 0.9  # the least share of its height at qpos0 at which the dog stands
 
 
 @dataclass(frozen=True, kw_only=True)

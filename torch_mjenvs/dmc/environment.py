@@ -19,7 +19,7 @@ from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
 
 FLAT = "observations"  # the name of an observation in one row, as in dm_control
-PIXELS = "pixels"  # and of pictures
+PIXELS = "pixels"  # the name of pictures
 
 
 class SuiteEnvironment(dm_env.Environment):
@@ -52,7 +52,7 @@ class SuiteEnvironment(dm_env.Environment):
         """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead.
 
         Without an axis of worlds an action is (A,), or one number for all of it, as for dm_control. Raises ValueError
-        for another shape, TypeError for what is not of real numbers.
+        for another shape, TypeError for anything but real numbers.
         """
         if not self._begun or self._waiting.all():
             return self.reset()
@@ -145,7 +145,7 @@ class SuiteEnvironment(dm_env.Environment):
         return kinds if self._batched else dm_env.StepType(int(kinds[0]))
 
     def _one(self, x: np.ndarray) -> Any:
-        """Take the axis of worlds off where there is one world without it."""
+        """Remove the axis of worlds if the environment is one world without it."""
         return x if self._batched else x[0] if x.ndim > 1 else float(x[0])
 
 

@@ -26,7 +26,7 @@ class FingerSpin(DMControlTask):
     def load(self) -> mujoco.MjModel:
         mjm = super().load()
         mjm.dof_damping[mjm.joint("hinge").dofadr[0]] = 0.03
-        for name in ("target", "tip"):  # of no concern
+        for name in ("target", "tip"):  # this task has no target
             mjm.site(name).rgba[3] = 0.0
         return mjm
 

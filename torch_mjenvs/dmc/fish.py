@@ -27,7 +27,7 @@ class FishUpright(DMControlTask):
 
     def load(self) -> mujoco.MjModel:
         mjm = super().load()
-        mjm.geom("target").rgba[3] = 0.0  # there is none
+        mjm.geom("target").rgba[3] = 0.0  # this task has no target
         return mjm
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:

@@ -23,7 +23,8 @@ class Humanoid(DMControlTask):
     """
 
     torso: ClassVar[str] = "torso"
-    up: ClassVar[int] = 8  # the entry of the torso's orientation by which it is upright: of its own axis z, in world z
+    # The entry of the torso's orientation that says how upright it is: the world z component of its own z axis.
+    up: ClassVar[int] = 8
     limbs: ClassVar[tuple[str, ...]] = ("left_hand", "left_foot", "right_hand", "right_foot")
 
     xml_file: str = "humanoid.xml"
@@ -68,7 +69,7 @@ class HumanoidCMU(Humanoid):
     """Walk at `speed` (m/s), or stand still where that is 0, with 56 joints. Observation: as of `Humanoid`."""
 
     torso: ClassVar[str] = "thorax"
-    up: ClassVar[int] = 7  # its axis y
+    up: ClassVar[int] = 7  # that of its y axis
     limbs: ClassVar[tuple[str, ...]] = ("lhand", "lfoot", "rhand", "rfoot")
 
     xml_file: str = "humanoid_CMU.xml"

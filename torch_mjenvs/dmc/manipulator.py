@@ -52,7 +52,7 @@ def pose(m: Model, world: World, name: str) -> list[Scalar]:
 
 
 def close(away: Scalar) -> Scalar:
-    """Return how near a distance is to none."""
+    """Return 1 for distances up to CLOSE, and less beyond."""
     return tolerance(away, (0.0, CLOSE), CLOSE * 2)
 
 
@@ -98,7 +98,9 @@ class Manipulator(Arm):
         return {"target": [0.0, 0.0, 1.0, 0.0]}
 
     def reset(self, m: Model, rng: Random, world: World) -> Start:
-        """Draw until nothing touches anything. The object's speed stays as an attempt before has left it."""
+        """Draw until nothing touches anything. An attempt that draws no speed for the object keeps that of the attempt
+        before.
+        """
         draws, joints = rng.fork(), [m.joint(f"{self.held}_{axis}") for axis in "xzy"]
 
         def attempt(i: Scalar, speed: Scalar) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def parse(name: str) -> ElementTree.Element:
 
 
 def compiled(mjcf: ElementTree.Element, folder: str = "") -> mujoco.MjModel:
-    """Compile a model of the suite that was changed, with the files that all of them include.
+    """Compile a changed model of the suite, with the files that all models include.
 
-    folder: where further files of its own are, which it names without it.
+    folder: the one with further files of the model's own, whose names in the model do not include it.
     """
     assets = {name: (suite_folder() / name).read_bytes() for name in INCLUDED}
     if folder:
@@ -44,7 +44,7 @@ def compiled(mjcf: ElementTree.Element, folder: str = "") -> mujoco.MjModel:
 def remove(mjcf: ElementTree.Element, kind: str, names: Iterable[str]) -> None:
     """Remove the elements of a kind, such as "body", that have these names.
 
-    Raises ValueError for a name that there is not.
+    Raises ValueError for a name that does not exist.
     """
     for name in names:
         parent = mjcf.find(f".//{kind}[@name='{name}']/..")

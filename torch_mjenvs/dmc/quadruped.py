@@ -121,7 +121,7 @@ def sensed(m: Model, world: World, *kinds: int) -> list[Scalar]:
 
 
 def lifted(m: Model, world: World, place: list[Scalar], turned: list[Scalar]) -> list[Scalar]:
-    """Return qpos with the robot at a place (x, y) and turned, as low as nothing touches, in steps of 1 cm."""
+    """Return qpos with the robot at a place (x, y) and turned, as low as it touches nothing, to 1 cm."""
 
     def at(z: Scalar) -> list[Scalar]:
         qpos: list[Scalar] = list(m.qpos0)

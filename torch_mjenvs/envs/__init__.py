@@ -1,1 +1,1 @@
-"""Tasks, the engine that runs them, and the adapters to other libraries' interfaces."""
+"""Tasks, the engine that runs them, and the interfaces to Gymnasium and TorchRL."""

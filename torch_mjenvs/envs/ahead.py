@@ -8,26 +8,26 @@ import torch
 
 from ..compiler import launch
 
-AT_ONCE = launch.PADDING  # worlds of one launch: whole vectors, each of whose worlds needs what is computed
-EVERY = 16  # steps from one look for worlds to the next
+AT_ONCE = launch.PADDING  # worlds of one launch: whole vectors, in which every world needs the result
+EVERY = 16  # steps between two searches for worlds that need a new beginning
 
 
 class Ahead:
-    """Computes how the next episodes of worlds begin, into the buffers `next_start` and `next_episode`.
+    """Computes how the worlds' next episodes begin, and stores it in the buffers `next_start` and `next_episode`.
 
-    What a reset computes depends only on seed, world and episode number, so it may be computed at any time. The kernel
-    of a step uses it if it is there; else it computes it, while the other worlds of the vector wait. So computing ahead
-    changes no number, and may be late.
+    What a reset computes depends only on seed, world and episode number, so it may be computed at any time. A step's
+    kernel uses the stored beginning if there is one; otherwise it computes it, while the other worlds of the vector
+    wait. So computing ahead changes no result, and does no harm if it comes late.
     """
 
     def __init__(self, kernel: launch.Kernel, buffers: Mapping[str, torch.Tensor], num_envs: int):
-        """Make tensors for some worlds at a time of an engine's, whose buffers these are."""
+        """Allocate tensors for the worlds of one launch. `buffers` are those of an engine of `num_envs` worlds."""
         self._worlds = {b.name: buffers[b.name][:, :num_envs] for b in kernel.buffers}
         self._some = {b.name: kernel.allocate(b, AT_ONCE) for b in kernel.buffers}
         self._compute, self._steps = kernel.bind(self._some), 0
 
     def after_step(self) -> None:
-        """From time to time, compute ahead for the worlds that have begun an episode since, if there are many."""
+        """Every few steps, compute ahead for the worlds that have begun an episode since, if they fill a launch."""
         self._steps += 1
         if self._steps % EVERY:
             return

@@ -20,9 +20,9 @@ from .engine import Engine
 from .frames import OUTPUTS, Frames, UnsupportedModel
 
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
-DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
-failed: list[str] = []  # what to say once MuJoCo has found no OpenGL in this process
-told: list[str] = []  # what was said once frames were first drawn without OpenGL
+DEFAULT_SIZE = 480  # width and height of a frame in pixels, as in gymnasium.envs.mujoco
+failed: list[str] = []  # the error message of all later frames, once MuJoCo has found no OpenGL in this process
+told: list[str] = []  # the warning that frames are drawn without OpenGL, once it was given
 
 
 def before_opengl() -> None:
@@ -62,7 +62,7 @@ class Camera:
         self.engine, self.mode = engine, mode
         self.renderer: Any = None
         self._drawn = False
-        self._frames: Frames | None = None  # where there is no OpenGL
+        self._frames: Frames | None = None  # draws by rays if there is no OpenGL
         if options["default_camera_config"] is None:
             options["default_camera_config"] = engine.task.default_camera_config
         options["default_cam_config"] = _arrays(options.pop("default_camera_config"))
@@ -99,7 +99,7 @@ class Camera:
         kept: dict[str, np.ndarray] = {}
 
         def put(name: str, at: Any, x: Any) -> None:
-            array = mujoco.MjModel.__getattribute__(model, name)  # past the view that keeps users from writing
+            array = mujoco.MjModel.__getattribute__(model, name)  # bypasses the view that keeps users from writing
             kept.setdefault(name, array.copy())
             array[at] = x
 
@@ -112,7 +112,7 @@ class Camera:
                     put(name, at, number)
             data.qpos[:] = engine.qpos[world].cpu().numpy()
             data.qvel[:] = engine.qvel[world].cpu().numpy()
-            if engine.layout.na:  # by which tendons are coloured
+            if engine.layout.na:  # activations, by which tendons are coloured
                 data.act[:] = engine.act[world].cpu().numpy()
             for body in (model.body_mocapid >= 0).nonzero()[0]:
                 data.mocap_pos[model.body_mocapid[body]] = model.body_pos[body]
@@ -169,7 +169,7 @@ class Camera:
         return frame, None
 
     def _without_opengl(self, world: int, error: Exception) -> Any:
-        """Return the first frame that OpenGL does not draw; this and all later ones are drawn by rays."""
+        """Draw the first frame by rays, since OpenGL is missing; all later ones are drawn so, too."""
         options = self._options
         if self.mode not in OUTPUTS:
             raise error
@@ -209,11 +209,11 @@ def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, 
 
 def endless_floors(model: mujoco.MjModel) -> None:
     """Draw planes without end, as they are for contacts: a fast robot would leave the drawn ones within seconds."""
-    sizes = mujoco.MjModel.__getattribute__(model, "geom_size")  # past the view that keeps users from writing
+    sizes = mujoco.MjModel.__getattribute__(model, "geom_size")  # bypasses the view that keeps users from writing
     for plane in (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE).nonzero()[0]:
         material, size = model.geom_matid[plane], sizes[plane, :2]
         if material >= 0 and not model.mat_texuniform[material] and (size > 0).all():
-            model.mat_texrepeat[material] /= 2 * size  # which counts over the plane, and over a metre of an endless one
+            model.mat_texrepeat[material] /= 2 * size  # it counts repetitions per plane, or per metre of an endless one
         sizes[plane, :2] = 0
 
 

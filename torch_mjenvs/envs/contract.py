@@ -32,8 +32,8 @@ from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
-Entries = Mapping[str, Scalar | list[Scalar]]  # the same, to be read only
-Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
+Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
+Widths = dict[str, int]  # lengths of named lists; 0 for a single number
 
 
 
@@ -106,7 +106,7 @@ class Contract:
 
     def bounds(self, given: Any, what: str) -> list[float]:
         """Return numbers that all worlds share, which may be infinite."""
-        numbers = given.tolist() if hasattr(given, "tolist") else given  # of a NumPy array
+        numbers = given.tolist() if hasattr(given, "tolist") else given  # if it is a NumPy array
         found: list[float] = []
         for i, x in enumerate(self.numbers("action_space", numbers, what)):
             if not isinstance(x, float) or math.isnan(x):
@@ -417,8 +417,8 @@ class Contract:
 
 def drawn() -> tuple[Any, ...]:
     """Return the states of NumPy's, Python's and torch's generators."""
-    _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
-    torch = sys.modules.get("torch")  # which recording does without
+    _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (tasks may draw from this generator)
+    torch = sys.modules.get("torch")  # recording does not need it, so it may not be imported
     torchs = torch and torch.get_rng_state().numpy().tobytes()
     return key.tobytes(), rest, random.getstate(), torchs  # type: ignore[union-attr]
 
@@ -473,7 +473,7 @@ def counted(width: int) -> str:
 def line_of(error: Exception) -> str:
     """Return the innermost line outside of this package that an exception passed through, else the innermost inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
-    package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
+    package = str(Path(__file__).parents[1])  # not a module constant: the path would become part of the cache key
     outside = [frame for frame in frames if not frame[0].startswith(package)]
     file, number = (outside or frames)[-1]
     text = linecache.getline(file, number).strip()

@@ -11,15 +11,15 @@ from .engine import Engine
 
 
 class DirectSteps:
-    """T steps of an engine's worlds, each but the last with its own buffers for inputs and outputs.
+    """T steps of an engine's worlds. Each step but the last has its own buffers for inputs and outputs.
 
     `rows` holds them by name, (T, N, ...): "obs", "action" and the outputs asked for. The last step works on the
-    engine's own buffers, as users see them after any step, and is copied. `shared` holds those of `rows` that are in
-    one piece. Where the number of worlds is not a multiple of what is allocated, or entries of info lie apart, they are
-    copied by `finish`, once in T steps.
+    engine's own buffers, where users find its results as after any step, and its results are copied. `shared` holds
+    those of `rows` that are contiguous. If the number of worlds does not fill the allocated memory, or entries of info
+    lie apart, `finish` copies them, once in T steps.
 
-    action_dtype: of the actions that are to be kept. Where it is not the engine's, `takes_actions` is False: what the
-    engine is given are then not the same numbers.
+    action_dtype: the dtype in which actions are recorded. If it is not the engine's, `takes_actions` is False: the
+    engine is then given other numbers than the recorded ones.
     """
 
     def __init__(self, engine: Engine, steps: int, outputs: Sequence[str], action_dtype: torch.dtype):
@@ -36,7 +36,7 @@ class DirectSteps:
         kept = {name: x for name, x in self.rows.items() if name != "action" or self.takes_actions}
         self.shared = {name: x for name, x in kept.items() if x.is_contiguous()}
         self._apart = {name: x for name, x in kept.items() if name not in self.shared}
-        self.apart = bool(self._apart)  # whether tensors of worlds lie apart, as their number fills no whole tiles
+        self.apart = bool(self._apart)  # whether rows are not contiguous, since the worlds fill no whole tiles
         if engine.layout.logged:
             places = engine.info_places()
             entries = {name: self._held[info][:, places[name], : engine.num_envs] for name in engine.layout.logged}
@@ -48,7 +48,7 @@ class DirectSteps:
         self._steps = [engine.step_on(buffers) for buffers in self._buffers]
 
     def begin(self) -> None:
-        """Take over the present observations."""
+        """Copy the present observations into the first row."""
         self.rows["obs"][0].copy_(self._engine.obs)
 
     def reads(self, action: torch.Tensor) -> bool:
@@ -57,10 +57,10 @@ class DirectSteps:
         return action.is_contiguous() and (action.dtype, action.shape) == (held.dtype, held.shape)
 
     def step(self, t: int, action: torch.Tensor, *, in_place: bool = False) -> None:
-        """Make step t, of 0 to T - 1 in order.
+        """Make step t. The steps 0 to T - 1 must be made in order.
 
-        in_place: it reads the actions from their own memory, as a CUDA graph can, where they are again at each replay;
-        the caller stores them.
+        in_place: the step reads the actions from their own memory, and the caller stores them. This is for CUDA graphs,
+        in which they are at the same address in each replay.
         """
         engine = self._engine
         if not in_place:
@@ -73,25 +73,25 @@ class DirectSteps:
         self._end()
 
     def _end(self) -> None:
-        """Copy what the last step has left."""
+        """Copy the results of the last step from the engine's own buffers."""
         for name in self._given:
             self._held[name][self._last].copy_(self._engine.buffers[name])
 
     def launches(self) -> list[Callable[[int], None]]:
-        """Return the T steps as the runs of launches that read their actions in `rows`.
+        """Return, for each of the T steps, the `run` of a launch that reads its actions from `rows`.
 
-        Between `begin` and `end`, each world has to make all of them in order, once.
+        Between `begin` and `end`, each world must make all steps once, in order.
         """
         last = {"action": self._held["action"][self._last]}
         return [self._engine.launch_on(buffers).run for buffers in (*self._buffers, last)]
 
     def end(self) -> None:
-        """Leave the engine as its own last step does, after `launches`."""
+        """After `launches` have run, leave the engine as its own step would."""
         self._engine.action.copy_(self.rows["action"][self._last])
         self._engine.stepped()
         self._end()
 
     def finish(self, into: Mapping[str, torch.Tensor]) -> None:
-        """Copy what is not in one piece into (T, N, ...) tensors."""
+        """Copy what is not contiguous into (T, N, ...) tensors."""
         for name, x in self._apart.items():
             into[name].copy_(x)

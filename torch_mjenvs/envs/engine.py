@@ -37,7 +37,7 @@ from .tasks.base import Task, copy_of
 
 __all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
 
-# Buffers of one number a world, which users see as (N,).
+# Buffers with one number per world, which users see as (N,).
 COLUMNS = frozenset((
     "reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "next_episode", "reset_mask",
 ))  # fmt: skip
@@ -45,10 +45,10 @@ COLUMNS = frozenset((
 # Small outputs of a step, which are handed out in one copy, with room for an adapter's masks.
 NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
 
-SEEDING_BYTES = 128  # a world's share of what `seed` works on
+SEEDING_BYTES = 128  # bytes per world that `seed` needs while it works
 
-# The module that makes torch's own CUDA graphs. Until it is imported, which takes seconds, there are none to mark steps
-# for.
+# The module that makes torch's own CUDA graphs. Importing it takes seconds. Until something else imports it, there are
+# no such graphs, and steps need no mark.
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
@@ -67,7 +67,7 @@ def episode_of(
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
-def _view(name: str, doc: str) -> Any:  # a property, which type checkers are told is a tensor
+def _view(name: str, doc: str) -> Any:  # a property; type checkers are told that it is a tensor
     return property(lambda self: self.view(name), doc=doc)
 
 
@@ -118,7 +118,7 @@ class Engine(Varied):
         varied: dict[str, Any] = {
             "randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary),
         }  # fmt: skip
-        # Copies: a copy of this engine runs the task that this one runs, even if the user's was altered since.
+        # Copies, so that a copy of this engine runs the same task even if the user has changed theirs since.
         self._arguments = varied | {
             "task": copy_of(task), "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
             "first_world": first_world,
@@ -137,7 +137,8 @@ class Engine(Varied):
             also = ": an MjSpec becomes one by its compile()" if isinstance(loaded, mujoco.MjSpec) else ""
             raise TypeError(f"{type(task).__name__}.load must give a mujoco.MjModel, not {type(loaded).__name__}{also}")
         self.mjmodel, self.model = model_view(loaded), load(loaded)
-        traced = copy_of(task) if is_known(task) else task  # some is traced later, of a user's task nothing
+        # Kernels of our own tasks may be traced later, so they need a copy; a user's task is traced completely now.
+        traced = copy_of(task) if is_known(task) else task
         episode = episode_of(
             traced, self.model, dtype, self.mode, max_episode_steps, shows_end=self.shows_end, **varied
         )
@@ -154,7 +155,7 @@ class Engine(Varied):
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._gradient = StepGradient(episode, self._step.kernel, str(dtype).removeprefix("torch."))
         self._refreshing: launch.Launch | None = None
-        # Of a user's task it is traced now: later the Python that the task rests on may be another than that of `step`.
+        # A user's task is traced now: later its Python could have changed since `step` was traced.
         refresh = _recipe(episode, "refresh", dtype, None)
         self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
         self._views = {name: self._view_of(name) for name in self.buffers}
@@ -179,7 +180,7 @@ class Engine(Varied):
         return self.worlds_of(name, self.buffers[name])
 
     def worlds_of(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the worlds' rows of a tensor laid out as the buffer `name`, or of several, stacked.
+        """Return the worlds' rows of a tensor that is laid out as the buffer `name`, or of a stack of such tensors.
 
         They are (..., N, width), or (..., N) for one number per world.
         """
@@ -189,8 +190,8 @@ class Engine(Varied):
     def view(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world: the same tensor at every call.
 
-        While torch compiles, the view is made anew in the compiled code: one from outside, next to its buffer, would be
-        copied at every call.
+        While torch compiles, the compiled code makes the view itself: if it got a view from outside beside the buffer,
+        it would copy it at every call.
         """
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
@@ -268,7 +269,7 @@ class Engine(Varied):
     def own_fields(self, world: int) -> dict[str, np.ndarray]:
         """Return a world's own parameters as fields of an MjModel, by name; those of mjOption are left out."""
         fields = {name: x[world].double().cpu().numpy() for name, x in self.params.items() if name not in OPTIONS}
-        for name in {*fields} & {*DIRECTIONS}:  # of any length here, and in MuJoCo of unit length
+        for name in {*fields} & {*DIRECTIONS}:  # of any length here, but of unit length in MuJoCo
             fields[name] /= np.linalg.norm(fields[name], axis=-1, keepdims=True)
         return fields
 
@@ -340,8 +341,8 @@ class Engine(Varied):
     def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
         """Make `times` more steps with the action of the last one, and sum the rewards.
 
-        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask, whose episode began in that
-        step.
+        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask `begun`, whose episode began
+        in that last step.
         """
         total, still = self.reward.clone(), self.terminated | self.truncated
         if begun is not None:
@@ -386,12 +387,13 @@ class Engine(Varied):
         "terminated" and so on are the step's. The function is pure: `torch.vmap` maps it over worlds, and
         `torch.compile` can compile it.
 
-        torch's autograd and `torch.func.grad` can differentiate it, once: the state after the step, memory and sums
-        included, "obs", "reward" and "info", by the state before it, the action, and "params", with what is derived
-        from them ("derived"). No gradient crosses a reset: the beginning of an episode has none, and in SAME_STEP mode
-        "final_obs" and "final_info" have those of the step. Flags and the solver's warm start have none, nor has the
-        step of a world whose state or action was bad. The backward pass consists of several kernels, built on first
-        use, and is as exact as that of `Simulation.transition`. Code that torch compiles has no gradients.
+        torch's autograd and `torch.func.grad` can differentiate it, once: the state after the step (memory and sums
+        included), "obs", "reward" and "info" have gradients by the state before it, the action, and "params", through
+        the numbers derived from them ("derived"), too. No gradient crosses a reset: the beginning of an episode has
+        none, and in SAME_STEP mode "final_obs" and "final_info" have those of the step. Flags and the solver's warm
+        start have none, nor has the step of a world whose state or action was bad. The backward pass consists of
+        several kernels, built on first use, and is as exact as that of `Simulation.transition`. Code that torch
+        compiles has no gradients.
 
         clip_adjoint: the greatest length of the adjoint of a world's positions, velocities and activations after the
         step in the backward pass, as in `Simulation.transition`.
@@ -418,7 +420,7 @@ class Engine(Varied):
 
     def _refresh(self) -> None:
         self._follow()
-        if self._refreshing is None:  # most never set a state
+        if self._refreshing is None:  # built late, since most users never set a state
             prepared, self._refresh_kernel = self._refresh_kernel, None
             kernel = prepared() if prepared else self._kernel("refresh", self._episode.origin())
             self._refreshing = kernel.bind(self.buffers)

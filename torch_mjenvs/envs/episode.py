@@ -35,9 +35,9 @@ from .records import EpisodeState, StepResult, WorldState
 from .task_view import copy_for_task
 from .tasks.base import Task, World
 
-Buffers = Mapping[str, list[Any]]  # what they hold of a world, by name: scalars, masks and words
+Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
-# What a stream of random numbers is for, beside the steps of an episode, which are counted from 1.
+# The purposes of streams of random numbers. An episode's steps have streams, too, numbered from 1.
 RESET, BEGIN, PARAMS = 0, -1, -2
 
 
@@ -66,9 +66,9 @@ class Episode:
     max_episode_steps: int | None
     precision: Precision
     randomize: Mapping[str, Draw] = field(default_factory=dict)
-    vary: tuple[str, ...] = ()  # beside what is randomised
-    shows_end: bool = False  # whether a step that begins a new episode also tells what the last one was left in
-    own: tuple[list[Scalar], list[Scalar]] = ([], [])  # of one world's model: its parameters, and what follows of them
+    vary: tuple[str, ...] = ()  # in addition to what is randomised
+    shows_end: bool = False  # whether a step also outputs the state before any reset
+    own: tuple[list[Scalar], list[Scalar]] = ([], [])  # one world's parameters, and the numbers derived from them
 
     # the model of a world
 
@@ -94,7 +94,7 @@ class Episode:
         return columns
 
     def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return the rows that vary of the parameters that only `reset` sets, if the task names them."""
+        """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
         named = self.task.reset_parameters
         if not isinstance(named, Mapping):
             return ()
@@ -112,7 +112,7 @@ class Episode:
         return self._but(precision=self.precision.differentiable)
 
     def _but(self, **fields: Any) -> Episode:
-        """Return this episode with other values of fields on which the layout does not depend."""
+        """Return this episode with these fields changed. The layout must not depend on them."""
         own = replace(self, **fields)
         vars(own).update({name: x for name, x in vars(self).items() if name in ("params", "layout")})
         return own
@@ -168,7 +168,7 @@ class Episode:
         """Return what the task's `reset` gives for the episode of this number, or has already given."""
         if "next_start" not in b:
             return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
-        known, m, ahead = b["next_episode"][0], self.model, b["next_start"]  # counted from 1, as 0 is none
+        known, m, ahead = b["next_episode"][0], self.model, b["next_start"]  # known counts from 1: 0 is none
         missing = logical_or(known < number + 1, known > number + 1)
         start = when_any(missing, lambda _: self.start_ahead(b, number), ahead)
         return Placed(start[: m.nq], start[m.nq : m.nq + m.nv], start[m.nq + m.nv :], {}, {})
@@ -220,7 +220,7 @@ class Episode:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint.
 
         If the task's data are dm_control's, actuators do nothing in that evaluation. kept: see `WorldState`; by default
-        as at first.
+        the initial numbers.
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
@@ -274,11 +274,11 @@ class Episode:
         widths, first = self.contract.memory()
         if not widths:
             return {}
-        seeded = b["episode"][0] < 1  # there was no episode since
+        seeded = b["episode"][0] < 1  # no episode has begun since
         return by_name(widths, choose_all(seeded, first, b["memory"]))
 
     def first_memory(self, b: Buffers, number: Word, world: World, placed: Named | None = None) -> list[Scalar]:
-        """Return the memory of the episode of this number, which begins in this world; `placed` by its reset."""
+        """Return the memory of the episode of this number, which begins in this world; its reset gave `placed`."""
         widths, first = self.contract.memory()
         if not widths:
             return []
@@ -343,12 +343,12 @@ class Episode:
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped
 
     def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, list[Scalar]]:
-        """Return `State.kept` of `WorldState.kept`."""
+        """Convert `WorldState.kept`, a list, to `State.kept`, lists by name."""
         left = iter(kept)
         return {name: [next(left) for _ in initial] for name, initial in self.model.kept0.items()}
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
-        """Return ctrl and pushes, all 0 where any of them is bad, and the mask of where that is."""
+        """Return ctrl, pushes, and the mask of worlds in which any of them is bad; there all are 0."""
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
@@ -426,7 +426,7 @@ class Episode:
         if self.mode == AutoresetMode.SAME_STEP:
             final = {"final_obs": episode.obs, "final_info": episode.info}
             final |= {f"final_{name}": x for name, x in vars(new).items() if f"final_{name}" in b}
-            # the episode that follows is to see what this step left
+            # the next episode begins with the memory that this step left
             episode = self.restart({**b, "memory": new.memory}, result.ended, episode)
             done = False
         elif self.mode == AutoresetMode.NEXT_STEP:
@@ -478,7 +478,7 @@ class Episode:
         number = b["episode"][0]
         return {"next_start": self.start_ahead(b, number), "next_episode": [number + 1]}
 
-    # what they are made of, and from
+    # what the kernels are made from
 
     @property
     def contract(self) -> Contract:
@@ -490,8 +490,8 @@ class Episode:
         """The layout of the task's buffers, found by running the task once.
 
         A task of this package is known to work, and runs on plain numbers, which is faster. A user's task runs on
-        values that differ from world to world: on constants a mask would be constant, too, such as the False of what
-        the task does not say.
+        values that differ from world to world: on constants every mask would be constant, too, like the False that
+        stands for a mask which the task does not give.
         """
         if is_known(self.task):
             m = self.model

@@ -1,4 +1,4 @@
-"""Stacks of pictures, the last few of each world, which a kernel moves on."""
+"""Stacks of the last few pictures of each world, shifted by a kernel."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FREE = 2  # blocks of memory that are kept while nobody uses them
 class FrameStack:
     """The last `count` pictures of each world, one behind the other in the channels, the newest last.
 
-    newest: what is drawn last, (worlds, pixels), a number a pixel: int32, red + 256 green + 65536 blue, or distances.
-    A kernel goes through memory once: it makes room for the newest in each stack, and on CPUs writes the copy that the
-    user gets, too. Its lanes are four pixels, whose colours are whole numbers of 32 bits, or one distance.
+    newest: the pictures drawn last, (worlds, pixels), one number per pixel: int32, red + 256 green + 65536 blue, or a
+    distance. A kernel goes through memory once: it shifts the newest into each stack, and on CPUs also writes the copy
+    that the user gets. A lane is four pixels, whose colours fill whole words of 32 bits, or one distance.
     """
 
     def __init__(self, newest: torch.Tensor, height: int, width: int, count: int):
@@ -48,30 +48,30 @@ class FrameStack:
 
     @property
     def frames(self) -> torch.Tensor:
-        """The stacks, (worlds, height, width, channels), uint8 or distances, in memory that stays where it is."""
+        """The stacks, (worlds, height, width, channels), uint8 or distances, at a fixed address."""
         return self._as_pictures(self._stacks)
 
     @property
     def newest(self) -> torch.Tensor:
-        """What is drawn last, (worlds, height, width, channels of one picture)."""
+        """The pictures drawn last, (worlds, height, width, channels of one picture)."""
         return self.pictures(self._newest)
 
     def pictures(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Return pictures, (worlds, height, width, channels), of numbers like those that are drawn."""
+        """Return numbers, (worlds, pixels) as they are drawn, as pictures (worlds, height, width, channels)."""
         numbers = numbers.unflatten(1, self.shape[1:3]).unsqueeze(-1)
         return numbers.view(torch.uint8)[..., :3] if self._colours else numbers
 
     def filled(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return stacks of these pictures alone."""
+        """Return stacks filled with these pictures, each repeated."""
         return torch.cat((pictures,) * self._count, -1)
 
     def move(self) -> None:
-        """Make what is drawn last the newest of every stack, in place of the oldest."""
+        """Shift every stack: drop its oldest picture, and add the one drawn last as its newest."""
         self._bring()
         self._launch()
 
     def moved(self) -> torch.Tensor:
-        """Do so, on a CPU, and return a copy of the stacks."""
+        """Do what `move` does, on a CPU, and return a copy of the stacks."""
         assert self._copying is not None
         self._bring()
         block, lent = self._memory.lend()
@@ -106,7 +106,7 @@ def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
         if len(new) == 1:
             moved = [*old[1:], *new]
         else:
-            row, ends = 3 * count, 3 * (count - 1)  # bytes of a pixel, and where those of its newest picture begin
+            row, ends = 3 * count, 3 * (count - 1)  # bytes of a pixel in a stack, and where its newest picture's begin
             pixels = [divmod(k, row) for k in range(len(new) * row)]
             places = [(old, p * row + k + 3) if k < ends else (new, 4 * p + k - ends) for p, k in pixels]
             moved = _joined([(words[k // 4], k % 4) for words, k in places])
@@ -116,10 +116,10 @@ def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
 
 
 def _joined(chosen: Sequence[tuple[Expr, int]]) -> list[Expr]:
-    """Return words of bytes that are chosen by a word and their place in it, the lowest first."""
+    """Join bytes into words, the lowest byte first. Each byte is given as a word and the byte's place in it."""
     words: list[Expr] = []
     for first in range(0, len(chosen), 4):
-        parts: dict[tuple[Expr, int], int] = {}  # the bytes that a shifted word gives
+        parts: dict[tuple[Expr, int], int] = {}  # by word and shift: the mask of the bytes that it gives
         for k, (word, place) in enumerate(chosen[first : first + 4]):
             parts[word, place - k] = parts.get((word, place - k), 0) | 255 << 8 * k
         joined: list[Expr] = []
@@ -140,10 +140,10 @@ class _Block:
 
 
 class _Memory:
-    """Blocks of memory that are lent, and lent again once their tensors are gone: new memory costs more than writing
-    there.
+    """A pool of memory blocks. A block is reused once its tensors are gone, since new memory costs more than writing to
+    old.
 
-    NumPy asks Linux for large pages, as torch does not by itself.
+    NumPy allocates them, since it asks Linux for large pages; torch does not by itself.
     """
 
     def __init__(self, shape: torch.Size, dtype: torch.dtype):
@@ -151,7 +151,9 @@ class _Memory:
         self._free: list[_Block] = []
 
     def lend(self) -> tuple[_Block, torch.Tensor]:
-        """Return a block, and the tensor over it whose end, and that of its views, gives the block back."""
+        """Return a block and a tensor over its memory. When the tensor and all its views are gone, the block is free
+        again.
+        """
         block = self._free.pop() if self._free else _Block(self._new())
         array = block.tensor.numpy()
         weakref.finalize(array, _keep, self._free, block).atexit = False

@@ -51,7 +51,7 @@ class Frames:
         engine._follow()
         picture.draw()
         found = {name: x[0].cpu().numpy().copy() for name, x in picture.tensors.items()}
-        if "depth" in found:  # 0 at what is nearest, 1 where drawing ends
+        if "depth" in found:  # OpenGL's: 0 at the nearest, 1 at the farthest that is drawn
             near, far = picture.camera.near, picture.camera.far
             found["depth"] = ((1.0 - near / found["depth"]) * (far / (far - near))).astype(np.float32)
         frames = tuple(found[name] for name in outputs)

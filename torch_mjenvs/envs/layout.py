@@ -20,21 +20,21 @@ class Layout:
     nv: int
     nu: int
     na: int
-    kept: Widths  # of what physics keeps besides: see `Model.kept0`
+    kept: Widths  # of what else physics keeps: see `Model.kept0`
     bounds: tuple[tuple[float, float], ...]  # of each number of an action
     observation: Observation
     memory: Widths
-    info: Widths  # of each name of the next two together
+    info: Widths  # of all names in the next two fields
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
     rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
     metrics: tuple[str, ...]  # the names of the task's metrics
     ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
     truncates: bool  # whether the task itself truncates episodes
-    controls: bool  # whether the task makes ctrl of its action
-    params: Columns | None  # where parameters that vary from world to world lie
+    controls: bool  # whether the task itself turns actions into ctrl
+    params: Columns | None  # the columns of parameters that vary from world to world
     ahead: bool  # whether the next episode of a world begins with numbers computed ahead
-    shows_end: bool = False  # whether a step keeps what it led to before any reset
+    shows_end: bool = False  # whether a step also outputs the state before any reset
 
     @property
     def obs(self) -> int:
@@ -102,5 +102,5 @@ class Layout:
 
 
 def size_of(widths: Widths) -> int:
-    """Return how many scalars these named numbers are in all."""
+    """Return the total number of scalars of these widths."""
     return sum(max(1, width) for width in widths.values())

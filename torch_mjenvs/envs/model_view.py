@@ -13,7 +13,7 @@ import numpy as np
 
 from .read_only import Part, accessors, read_only
 
-# Fields that only pictures show begin so.
+# Beginnings of the names of fields that affect nothing but pictures.
 SHOWN = (
     "vis", "stat", "cam_", "light_", "mat_", "tex_", "skin_", "geom_rgba", "geom_matid", "geom_group",
     "site_rgba", "site_matid", "site_group", "site_size", "tendon_rgba", "tendon_matid", "tendon_group", "tendon_width",

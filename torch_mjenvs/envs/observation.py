@@ -19,7 +19,7 @@ from ..compiler.scalar import Scalar
 from .parts import Parts, Shape, Tree
 
 POLICY = "policy"  # the group that a policy sees: noise and history are of its entries
-PRIVILEGED = "privileged"  # the group that the value alone sees, where nothing else is said
+PRIVILEGED = "privileged"  # the group that by default only the value function sees
 FORMS = ("dict", "flat")
 
 

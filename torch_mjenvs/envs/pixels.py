@@ -28,7 +28,7 @@ from .layout import size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
-SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of all, up to four of these
+SHARE, MANY = 16, 4  # worlds that begin an episode are drawn in groups of 1/16 of all worlds, up to 4 of these
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class PixelOptions:
     channels_first: (channels, height, width), as torch's networks expect.
     without: which of `shadow`, `reflection`, `skybox` to leave out.
     samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
-    action_repeat: the number of the task's steps with one action in one step, of which only the last is drawn. Rewards
-        are summed; a world whose episode has ended is not stepped further.
+    action_repeat: the number of the task's steps that one step makes with the same action. Only the last is drawn.
+        Rewards are summed; a world whose episode has ended is not stepped further.
     """
 
     width: int = 84
@@ -135,7 +135,7 @@ class Pixels:
         self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
         newest = self._picture.numbers[options.outputs][0]
         self.stack = FrameStack(newest, options.height, options.width, options.stack)
-        self._copied: torch.Tensor | None = None  # what the user is to have, where it is there already
+        self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
 
     def repeat(self, begun: torch.Tensor | None = None) -> None:
         """Repeat the step that the engine has made, so that there are `action_repeat` in all: see `Engine.repeat`."""
@@ -145,7 +145,7 @@ class Pixels:
     def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
         """Take a picture of every world. The worlds of the (N,) bool mask begin an episode; with None, all do.
 
-        others: whether the picture counts for worlds that begin none; False leaves their stacks as they were.
+        others: whether worlds that begin no episode get the picture, too; False leaves their stacks as they were.
         """
         self._take()
         self._copied = None
@@ -158,7 +158,7 @@ class Pixels:
             filled = self.stack.filled(self.stack.newest)
             self.stack.frames.copy_(torch.where(begun[:, None, None, None], filled, self.stack.frames))
         elif begun.any():
-            self._put(begun, self.stack.newest[begun])  # of few: to choose for all takes 20 times as long
+            self._put(begun, self.stack.newest[begun])  # a choice for all worlds would take 20 times as long
 
     def draw_both(self, ended: torch.Tensor) -> torch.Tensor:
         """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next.
@@ -193,7 +193,7 @@ class Pixels:
         return self.stack.moved()
 
     def _put(self, worlds: torch.Tensor, pictures: torch.Tensor) -> None:
-        """Fill the stacks of worlds, a mask or numbers, with these pictures alone."""
+        """Fill the stacks of some worlds, given by a mask or by numbers, with their pictures."""
         for frames in (self.stack.frames, *([] if self._copied is None else [self._copied])):
             frames[worlds] = self.stack.filled(pictures)
 
@@ -231,8 +231,8 @@ def picture_of(
 ) -> Picture:
     """Return a `Picture` of an engine's worlds, each with its own parameters and what its task shows of its memory.
 
-    model: `engine.mjmodel` as it is now. Under SAME_STEP there are also pictures of ends if the engine keeps them:
-    `Picture.draw("final_")`.
+    model: `engine.mjmodel` as it is now. Under SAME_STEP, `Picture.draw("final_")` draws the states before resets, if
+    the engine keeps them.
     """
     params, task, widths = engine.layout.params, engine.task, engine.layout.memory
     columns = replace(params, model=model) if params else None
@@ -263,9 +263,10 @@ PLACES = (
 
 
 def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[int, list[Scalar]]]:
-    """Return a world's model with what its task shows in place of the model's numbers, and positions of lights so.
+    """Return a world's model with the numbers that its task shows instead of the model's, and the shown lights'
+    positions.
 
-    Raises ValueError for a field that pictures cannot have so.
+    Raises ValueError for a field that a task cannot replace in pictures.
     """
     unknown = [name for name in shown if name not in PLACES]
     if unknown:

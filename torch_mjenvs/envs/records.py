@@ -19,9 +19,9 @@ class WorldState:
     memory: list[Scalar]
     params: list[Scalar] = field(default_factory=list)
     derived: list[Scalar] = field(default_factory=list)
-    ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
+    ctrl: list[Scalar] = field(default_factory=list)  # of the last step, if the task itself computes it
     episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
-    history: list[Scalar] = field(default_factory=list)  # of the observation: what its next one shows again
+    history: list[Scalar] = field(default_factory=list)  # of observations: what the next one shows again
     kept: list[Scalar] = field(default_factory=list)  # `State.kept`, one after the other
 
 

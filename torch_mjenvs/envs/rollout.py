@@ -37,7 +37,7 @@ def torchs_graphs(device: torch.device) -> object:
 
 
 class Around(Protocol):
-    """The outermost wrapper of an environment, as far as a rollout goes through it."""
+    """The outermost wrapper of an environment: what a rollout needs of it."""
 
     @property
     def obs(self) -> Observations: ...
@@ -47,7 +47,7 @@ class Around(Protocol):
 
 
 class Waiting:
-    """What a policy gave in each step of a rollout, under one name, left where it lies."""
+    """The tensors that a policy returned under one name in the steps of a rollout, not copied yet."""
 
     def __init__(self) -> None:
         self.tensors: list[torch.Tensor] = []
@@ -124,7 +124,7 @@ class Rollout:
         self._all_steps: Callable[[], None] | None = None
         self._waiting: frozenset[str] = frozenset()
         kinds = {x.dtype for x in leaves(around.obs)} if around else set()
-        if len(kinds) > 1:  # rows are of one
+        if len(kinds) > 1:  # a row has one dtype
             raise ValueError(f"a rollout has observations of one dtype, not of {sorted(map(str, kinds))}: pixels alone")
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
@@ -179,7 +179,8 @@ class Rollout:
         """Make a step of the outermost wrapper, and return its observation and its other outputs."""
         assert self._around is not None
         obs, reward, terminated, truncated, info = self._around.step(action)
-        given = info | {"reward": reward, "terminated": terminated, "truncated": truncated}  # a task may tell such, too
+        # Last, since a task's info may have these names, too.
+        given = info | {"reward": reward, "terminated": terminated, "truncated": truncated}
         if "final_obs" in self._outputs:
             given["final_obs"] = self._parts.join(given["final_obs"])
         outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)
@@ -198,7 +199,8 @@ class Rollout:
         return action, extras
 
     def _run(self) -> set[str]:
-        """Make the steps. Return the names of outputs in `_waiting` that could not wait; these are not stored.
+        """Make the steps. Return the names of outputs in `_waiting` that could not wait until the last step; these are
+        not stored.
 
         The other outputs in `_waiting` are stored after the last step, for all steps at once.
         """
@@ -222,11 +224,11 @@ class Rollout:
         return unfit
 
     def run_by(self, make: AllSteps) -> bool:
-        """From now on call what `make` returns in place of the loop, on the CPU; return whether that is possible.
+        """On the CPU, call from now on what `make` returns in place of the loop. Return whether that is possible.
 
-        `make` is given the run of a launch for each step, and the tensors to fill, by name, (T, N, ...). What it
-        returns has to do as the policy does: in every step, fill "action" and the policy's other outputs from "obs",
-        and then make the step.
+        `make` is given the `run` of each step's launch, and the tensors to fill, by name, (T, N, ...). What it returns
+        must do what the policy does: in every step, fill "action" and the policy's other outputs from "obs", and then
+        make the step.
         """
         direct, rows = self._direct, self._rows
         if direct is None or not direct.takes_actions or direct.apart or self._device.type != "cpu":
@@ -255,7 +257,7 @@ class Rollout:
     def _chosen(self, t: int, obs: torch.Tensor, waiting: Mapping[str, Waiting]) -> torch.Tensor:
         """Return the policy's actions, and store its outputs, except those that wait.
 
-        Actions that a step takes as they are, are not stored either.
+        Actions are not stored here either if the step puts them into the rollout itself.
         """
         action, extras = self._act(obs)
         for name, x in ({"action": action} | dict(extras)).items():
@@ -284,8 +286,9 @@ class Rollout:
                         "'reduce-overhead' or 'max-autotune', and a CUDA graph cannot hold those: compile it without "
                         "a mode, or with 'max-autotune-no-cudagraphs'"
                     )
-                # In a graph each tensor stays at its place, so steps can read actions there, and what the policy gives
-                # need not be written down step by step. Of one step it cannot be told whether it has its own place.
+                # In a graph each tensor stays at its address, so steps can read actions there, and the policy's outputs
+                # need not be copied in every step. A single step does not show whether the policy uses new memory in
+                # each.
                 several = self._direct is not None and self._steps > 1
                 self._waiting = self._policys if several else frozenset()
                 while True:

@@ -21,7 +21,7 @@ def telling(spec: EnvSpec | None, **truths: Any) -> EnvSpec | None:
 
 
 def _plain(x: Any) -> Any:
-    """Return a constructor's argument as a string or number that the constructor takes, too."""
+    """Return a constructor's argument in a form that JSON can hold and the constructor takes as well."""
     if isinstance(x, torch.dtype):
         return str(x).removeprefix("torch.")
     if isinstance(x, torch.device):

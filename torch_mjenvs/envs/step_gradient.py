@@ -34,10 +34,10 @@ from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
 
-GIVEN = (*STATE, "memory", "history", "episode_sums", "params", "action")  # what there are gradients by
-JUDGED = ("memory", "history", "episode_sums", "obs", "reward", "info")  # what the task makes of a step
+GIVEN = (*STATE, "memory", "history", "episode_sums", "params", "action")  # the inputs that have gradients
+JUDGED = ("memory", "history", "episode_sums", "obs", "reward", "info")  # what the task computes from a step
 FINAL = ("final_obs", "final_info")  # the same before a reset in the same step
-OTHERS = ("elapsed_steps", "episode", "key")  # what else a task's functions rest on
+OTHERS = ("elapsed_steps", "episode", "key")  # what else a task's functions depend on
 CONTROL, WAY_BACK, JUDGE = "control", "control-backward", "judge-backward"
 
 
@@ -77,7 +77,7 @@ class StepGradient(Differentiable):
         return [*given, after["elapsed_steps"], after[BAD_STATE]]
 
     def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        *given, elapsed, lost = kept  # lost: worlds of whose step there is no gradient
+        *given, elapsed, lost = kept  # lost: the worlds whose step has no gradient
         restarted = elapsed < 1
         if self._episode.mode is AutoresetMode.NEXT_STEP:
             lost = lost | restarted
@@ -87,14 +87,14 @@ class StepGradient(Differentiable):
         return tuple(found[name].masked_fill_(lost, 0.0) if name in found else None for name in self.takes)
 
     def _sound(self, before: Rows, lost: torch.Tensor) -> Rows:
-        """Return what a step began with; a world that is lost begins at qpos0 and at rest, as numbers are wanted."""
+        """Return what a step began with. Lost worlds begin at qpos0 and at rest, so that all numbers are finite."""
         floating = [*self._given, WARM]
         sound = {name: before[name].masked_fill(lost, 0.0) for name in floating if name != "params"}
         start = before["qpos"].new_tensor(self._episode.model.qpos0)
         return before | sound | {"qpos": torch.where(lost, start, before["qpos"])}
 
     def _of_the_step(self, bars: Rows, restarted: torch.Tensor, lost: torch.Tensor) -> Rows:
-        """Return the adjoints of what a step gave before any reset."""
+        """Return the adjoints of a step's results before any reset."""
         bar = {name: x.masked_fill(lost if name == "reward" else lost | restarted, 0.0) for name, x in bars.items()}
         for name in FINAL:
             if name in bars:
@@ -103,7 +103,7 @@ class StepGradient(Differentiable):
         return bar
 
     def _back(self, before: Rows, bar: Rows) -> Rows:
-        """Return the adjoints of what a step began with. Sums are made in place, as all that kernels give is ours."""
+        """Return the adjoints of what a step began with. Sums are in place: nobody else has the kernels' results."""
         physics, state = self._physics, self._state
         controls = self._episode.contract.controls
         begun = self._call(CONTROL, before) if controls else {"ctrl": before["action"], "qvel": before["qvel"]}
@@ -138,7 +138,7 @@ class StepGradient(Differentiable):
             of_control = {"bar_ctrl": of_ctrl, "bar_qvel": of_state["qvel"]}
             for name, x in self._call(WAY_BACK, before | of_control).items():
                 found[name].add_(x)
-            del of_state["qvel"]  # which a kick may have changed
+            del of_state["qvel"]  # a kick may have changed it, so it went through `control`
         elif of_ctrl is not None:
             found["action"].add_(of_ctrl)
         for name, x in of_state.items():

@@ -10,7 +10,7 @@ from ..physics.model.data import FIELDS, Data
 from ..physics.sensors.sensor_data import SensorData
 from .tasks.base import World
 
-NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do not move, say
+NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None is there for bodies that do not move, for example
 
 
 def copy_for_task(x: Any) -> Any:

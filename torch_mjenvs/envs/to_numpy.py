@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-# Gymnasium's vector wrappers that compute in NumPy, and those of which there is one here for tensors.
+# Gymnasium's vector wrappers that compute in NumPy, and the wrappers that this package has for tensors.
 IN_NUMPY = {"DictInfoToList", "NormalizeObservation", "NormalizeReward", "RecordEpisodeStatistics"}
 OURS = IN_NUMPY - {"DictInfoToList"} | {"DtypeObservation", "FlattenObservation", "RescaleAction"}
 
@@ -56,13 +56,14 @@ def refuse_wrappers_in_numpy() -> None:
     does not explain itself. So this looks at the callers: each wrapper's `reset` calls that of the one inside.
     """
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name in ("reset", "watched"):  # the second is that of `exclusive`
+    while frame is not None and frame.f_code.co_name in ("reset", "watched"):  # `exclusive` makes "watched"
         wrapper = frame.f_locals.get("self")
         module = "gymnasium.wrappers.vector"
         kinds = {x.__name__ for x in type(wrapper).__mro__ if x.__module__.startswith(module)}
         if isinstance(wrapper, TorchToNumpy) or "ArrayConversion" in kinds:
             return
-        # Those that call a wrapper of single worlds write into what they are given, where its space stays the same.
+        # Wrappers that call a single environment's wrapper write into the observations that they get if the space stays
+        # the same.
         if kinds & IN_NUMPY or (kinds and getattr(wrapper, "same_out", False)):
             name = type(wrapper).__name__
             ours = f"use torch_mjenvs.wrappers.{name}, or " if name in OURS else ""

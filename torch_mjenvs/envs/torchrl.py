@@ -30,12 +30,12 @@ from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
 from .video import tile_images
 
-# What `get_state` gives, where there is such: with it, an episode goes on exactly.
+# What `get_state` returns, as far as an environment has it: with it, an episode continues exactly.
 STATE = (
     "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "history", "elapsed_steps", "obs",
     "info", "params", "derived", "kept",
 )  # fmt: skip
-BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # are 0 in a state that does not say otherwise
+BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # set to 0 if a state does not have them
 TAKEN = frozenset(("action", "reward", "done", "terminated", "truncated", "next", "_reset"))  # keys of TorchRL's own
 
 
@@ -54,10 +54,10 @@ class TorchRLEnv(EnvBase):
             does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
             all of them as td["observation"] (N, D), or a group as td["policy"].
         max_episode_steps: an episode is truncated after this many steps; None for the task's own number, -1 for never.
-        native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
-            or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
-            TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it
-            (`episode_reward`), so that off-policy losses are NaN. False keeps it, exact.
+        native_autoreset: True has the kernel reset worlds within the step that ends their episode, without waiting for
+            the device or branching, also under transforms: `compile(fullgraph=True)` of a `TransformedEnv` needs this.
+            But TorchRL then writes NaN in place of an episode's last observation and of what transforms add to it
+            (`episode_reward`), so that off-policy losses are NaN. False keeps them exact.
         info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", to be added as
             observations, (N, 1) or (N, width). Entries that a reset does not have are 0 after it. If a task names them,
             the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME", and its reasons
@@ -95,7 +95,8 @@ class TorchRLEnv(EnvBase):
 
     _supports_set_state = True
     _has_frame_skip = True  # else TorchRL would repeat every action
-    auto_complete_done_specs = False  # ours are; what completes them would keep the environment until a collection
+    # Ours are complete; TorchRL's completion would keep the environment alive until a garbage collection.
+    auto_complete_done_specs = False
 
     @lasting
     def __init__(
@@ -253,7 +254,7 @@ class TorchRLEnv(EnvBase):
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
         for name, x in (begun | state.to_dict()).items():
             old = new[name]
-            # not by an index: to know how many worlds a mask chooses would be to wait for the device
+            # not by an index: counting the worlds that a mask chooses would wait for the device
             old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
         engine.load_state_dict(new)
 
@@ -281,7 +282,7 @@ class TorchRLEnv(EnvBase):
         return seen
 
     def _tensordict(self, **entries: torch.Tensor) -> TensorDict:
-        """Return the observation and these entries, none in the engine's memory, which the next step overwrites."""
+        """Return the observation and these entries. None is in the engine's memory, which the next step overwrites."""
         seen = self._seen(copied(self.engine.obs))
         seen |= {name: copied(seen[name]) for name in self._info_keys}
         return TensorDict(seen | entries, self.batch_size, device=self.device)
@@ -398,6 +399,6 @@ def _named(name: str, kind: type[Task]) -> type[_NamedEnv]:
 # HopperEnv and so on
 globals().update({f"{name}Env": _named(name, kind) for name, kind in TASKS.items()})
 
-if TYPE_CHECKING:  # of which type checkers cannot know
+if TYPE_CHECKING:  # type checkers do not see what `globals` got
 
     def __getattr__(name: str) -> type[_NamedEnv]: ...

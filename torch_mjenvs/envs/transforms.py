@@ -81,7 +81,7 @@ class TransformObservation(_Observations):
         self.single_observation_space = single_observation_space or env.single_observation_space
 
     def _shown(self, obs: Observations) -> Observations:
-        changed = self.func(mapped(torch.clone, obs))  # which may work in place
+        changed = self.func(mapped(torch.clone, obs))  # func may work in place
         expected = mapped(lambda shape: (self.num_envs, *shape), parts_of(self.single_observation_space).shapes)
         given = mapped(lambda x: tuple(x.shape), changed)
         if given != expected:
@@ -101,7 +101,7 @@ class FlattenObservation(_Observations):
     def __init__(self, env: VectorEnv, *, sort_keys: bool = False):
         super().__init__(env)
         inside = by_alphabet(env.single_observation_space) if sort_keys else env.single_observation_space
-        each_box(inside, lambda box: box, self)  # refuses others
+        each_box(inside, lambda box: box, self)  # refuses spaces other than Boxes
         low, high = (np.concatenate([getattr(x, end).ravel() for x in boxes(inside)]) for end in ("low", "high"))
         self._parts = parts_of(inside)
         self.single_observation_space = Box(low, high, dtype=low.dtype.type)
@@ -213,12 +213,12 @@ def _mixed(x: torch.Tensor) -> torch.Tensor:
 class ObservationNoise(_Observations):
     """Add normal noise of standard deviation `scale`, a number or an array of a world's shape, to the observations.
 
-    Of observations by name, the array is (D,), a number for each in the order of the space. A task's own table `noise`
-    says it by name, within the kernel.
+    For observations by name, the array is (D,), a number for each in the order of the space. A task's own table `noise`
+    gives it by name, and is applied within the kernel.
 
     The noise is a function of seed, world and number of the observation alone, as the environment's reset noise:
-    `reset(seed=...)` fixes it, and no world's depends on how many others there are. In SAME_STEP mode a world's final
-    observation and the first one after it, which one step gives, have the same noise added.
+    `reset(seed=...)` fixes it, and a world's noise does not depend on how many others there are. In SAME_STEP mode a
+    step returns both a world's final observation and the first one of its next episode; these two get the same noise.
 
     Raises ValueError for a negative scale or one of another shape.
     """
@@ -249,7 +249,7 @@ class ObservationNoise(_Observations):
         first = self.unwrapped.engine.first_world  # type: ignore[attr-defined]
         seeds = [given] * self.num_envs if isinstance(given, int) else given
         numbers = torch.arange(first, first + self.num_envs, device="cpu")
-        if not isinstance(given, int):  # each as a lone world with that seed
+        if not isinstance(given, int):  # each world is like a single one with its seed
             numbers.zero_()
         key = torch.tensor([wrap64(s or 0) for s in seeds], dtype=torch.int64, device="cpu")
         key = _mixed(_mixed(key) + numbers * GOLDEN)
@@ -327,7 +327,7 @@ class ClipReward(TransformReward):
         if min_reward is None and max_reward is None:
             raise InvalidBound("min_reward and max_reward cannot both be None")
         ends = [x for x in (min_reward, max_reward) if x is not None]
-        if not ends[0] <= ends[-1]:  # nor where one is NaN
+        if not ends[0] <= ends[-1]:  # catches NaN, too
             raise InvalidBound(f"min_reward {min_reward} must not be above max_reward {max_reward}")
         super().__init__(env, lambda reward: reward.clamp(min_reward, max_reward))
 

@@ -139,7 +139,7 @@ class TorchVectorEnv(VectorEnv):
             shows_end=pictures is not None,
         )
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
-        if copy:  # a loop holds what the last step gave while the next one is made
+        if copy:  # a loop still holds a step's outputs when the next step allocates its own
             check_memory("num_envs", self.num_envs, 2 * engine.output_bytes // self.num_envs, self.device)
         self._lock = engine._lock
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
@@ -508,7 +508,7 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        if self._pixels:  # which are drawn by `step`
+        if self._pixels:  # `step` draws them
             parts, around = parts_of(self.single_observation_space), cast(Around, self)
             return Rollout(self.engine, self._check_ready, policy, steps, parts, around)
         return Rollout(self.engine, self._check_ready, policy, steps, self._parts)

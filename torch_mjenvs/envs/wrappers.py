@@ -147,7 +147,7 @@ class RunningMeanStd:
         self.var = mark_static_address(torch.ones_like(self.mean))
         self.count = mark_static_address(torch.tensor(epsilon, dtype=torch.float64, device=device))
         self._ones = mark_static_address(torch.ones(n, dtype=torch.float64, device=device))
-        # A fresh one for each update would cost more.
+        # A buffer, since allocating for each update would cost more.
         self._rows = mark_static_address(torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device))
 
     def update(self, rows: torch.Tensor, mask: torch.Tensor | None = None) -> None:

@@ -15,7 +15,7 @@ from .joystick import Weights, absolute_sum, as_number
 from .randomization import dynamics, floor_friction
 
 LEG = (0.03, 0.03, 0.03, 0.05, 0.08, 0.03)  # noise of a leg's angles (rad)
-WEIGHTS = (1.0, 1.0, 0.01, 0.01, 1.0, 1.0) * 2  # of joints that are off the pose
+WEIGHTS = (1.0, 1.0, 0.01, 0.01, 1.0, 1.0) * 2  # of the joints' deviations from the pose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class BerkeleyHumanoidJoystick(Biped):
     })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
-        """Draw the floor's friction, and what differs in the robot."""
+        """Draw the floor's friction, and the parameters in which robots differ."""
         return floor_friction(m, rng) | dynamics(m, rng, "torso") if self.randomized else {}
 
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:

@@ -14,7 +14,7 @@ from ..scalar import Mask, Random, Scalar, absolute, cos, exp, fmod, minimum, ro
 from ..vectors import norm, sub
 from .joystick import Joystick, absolute_sum
 
-WAIT, KICK = (5.0, 10.0), (0.1, 2.0)  # of kicks: s, m/s
+WAIT, KICK = (5.0, 10.0), (0.1, 2.0)  # of kicks: seconds between them, and their speed in m/s
 GAIT = (1.25, 1.5)  # steps of each foot a second
 
 
@@ -22,7 +22,7 @@ GAIT = (1.25, 1.5)  # steps of each foot a second
 class Biped(Joystick):
     """A humanoid follows a commanded velocity, which changes every 10 s, in a gait of its own frequency."""
 
-    pelvis: ClassVar[str] = ""  # what names of sensors of pelvis and torso end with
+    pelvis: ClassVar[str] = ""  # the endings of the names of the pelvis's and the torso's sensors
     torso: ClassVar[str] = ""
     imu: ClassVar[str] = "imu"  # the site
     hips: ClassVar[tuple[str, ...]]  # joints
@@ -34,7 +34,7 @@ class Biped(Joystick):
     target_height: float = 0.5
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
-        """Place the robot as all, with its joints bent by half as much to half as much again."""
+        """Place the robot as `Joystick` does, with each joint's angle scaled by a factor from 0.5 to 1.5."""
         qpos, qvel = super().reset(m, rng)
         return qpos[:7] + [x * rng.uniform(0.5, 1.5) for x in qpos[7:]], qvel
 
@@ -63,7 +63,7 @@ class Biped(Joystick):
         return Control(self.targets(m, action), qvel=[kick * cos(angle), kick * sin(angle)] + [0.0] * (m.nv - 2))
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Any]:
-        """Keep what all robots do, and go on in the gait."""
+        """Remember what all robots remember, and advance the gait."""
         old = before.memory
         later = [fmod(x + old["phase_step"] + math.pi, 2.0 * math.pi) - math.pi for x in old["phase"]]
         kick_in = select(old["kick_in"] <= 1.0, old["kick_every"], old["kick_in"] - 1.0)
@@ -120,7 +120,7 @@ class Biped(Joystick):
         return exp(-squared(sub(heights, wanted)) / 0.01)
 
     def of(self, m: Model, values: Sequence[Scalar], joints: Sequence[str]) -> list[Scalar]:
-        """Return what belongs to these joints of values that all but the free joint have."""
+        """Return the values of these joints, from those of all joints but the free one."""
         return [values[m.joint(name).qposadr[0] - 7] for name in joints]
 
 

@@ -55,7 +55,7 @@ class G1Joystick(Biped):
     })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
-        """Draw the friction of the feet, and what differs in the robot."""
+        """Draw the friction of the feet, and the parameters in which robots differ."""
         return pair_friction(m, rng, 2) | dynamics(m, rng, "torso_link", (0.5, 2.0)) if self.randomized else {}
 
     def ends(self, m: Model, after: World) -> dict[str, Mask]:
@@ -75,7 +75,8 @@ class G1Joystick(Biped):
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:
         """Return the terms of the reward."""
         command, offsets = before.memory["command"], self.offsets(m, after)
-        hips = select(command[1] > 0.1, 2.0, 4.0)  # Playground's arrays (4, 1) and (4,) give this, not a weight each
+        # Playground's arrays (4, 1) and (4,) broadcast to this, not to a weight each.
+        hips = select(command[1] > 0.1, 2.0, 4.0)
         lifts = [self.sensor(m, after, f"global_linvel{part}")[2] for part in (self.pelvis, self.torso)]
         forces = [self.sensor(m, after, f"{foot}_force")[2] for foot in self.feet]
         hands = [self.touch(m, after, f"{side}_hand_{side}_thigh_found") for side in SIDES]

@@ -44,7 +44,7 @@ class Go1Joystick(Quadruped):
     })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
-        """Draw the floor's friction, and what differs in the robot."""
+        """Draw the floor's friction, and the parameters in which robots differ."""
         if not self.randomized:
             return {}
         return floor_friction(m, rng) | dynamics(m, rng, self.trunk) | centre_of_mass(m, rng, self.trunk)

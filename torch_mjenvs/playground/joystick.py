@@ -32,9 +32,9 @@ class Joystick(Task):
     group `policy` of the observation has noise; `privileged` has what only a critic sees.
 
     terrain: "flat", or "rough" where the robot has such a scene. fastest: the bounds of commands (m/s, m/s, rad/s).
-    rewards: the weight of each term. randomized: whether
-    friction, masses and joints differ from episode to episode, as in Playground's training. pushed: whether the robot
-    is pushed. menagerie: a checkout of MuJoCo Menagerie, for pictures alone.
+    rewards: the weight of each term. randomized: whether friction, masses and joints differ from episode to episode, as
+    in Playground's training. pushed: whether the robot is pushed. menagerie: a checkout of MuJoCo Menagerie, for
+    pictures alone.
     """
 
     robot: ClassVar[str]
@@ -67,7 +67,7 @@ class Joystick(Task):
         found: dict[str, Any] = scaled(self.noise_widths, self.noise_level)
         return found
 
-    # what a robot says
+    # what a robot's class defines
 
     def command(self, m: Model, rng: Random, memory: dict[str, Any] | None) -> dict[str, Any]:
         """Return the `command` and the `steps` that time it: of a new episode (memory None), or after a step."""
@@ -102,7 +102,7 @@ class Joystick(Task):
         """Declare the command, the last actions, and what the feet did.
 
         `command` is in force in the next step, `seen_command` was in the last. `air` says how long each foot was off
-        the ground (s) and `peak` how high (m), the last step included; a foot in `contact` then begins anew.
+        the ground (s) and `peak` how high (m), the last step included; for a foot in `contact` both then begin anew.
         """
         each = [0.0] * len(self.feet)
         return {
@@ -112,7 +112,7 @@ class Joystick(Task):
         }  # fmt: skip
 
     def command_for(self, steps: int, rng: Random, memory: dict[str, Any] | None) -> dict[str, Any]:
-        """Return a command that changes when it held for this number of steps."""
+        """Return a command that changes after this number of steps."""
         drawn = draw_or_stop(rng, self.fastest)
         if memory is None:
             return {"command": drawn, "steps": 0.0}
@@ -138,7 +138,7 @@ class Joystick(Task):
         return [angle + self.action_scale * x for angle, x in zip(self.angles(m), action, strict=True)]
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Any]:
-        """Keep the action, count what the feet did, and change the command where it is time."""
+        """Remember the action and what the feet did, and change the command when it is due."""
         old, heights = before.memory, [self.foot(m, after, name)[2] for name in self.feet]
         up = [1.0 - x for x in old["contact"]]
         return self.command(m, after.rng, old) | {
@@ -194,7 +194,7 @@ class Joystick(Task):
         return list(world.data.site_xpos[m.site(name)])
 
     def gravity(self, m: Model, world: World, site: str = "imu") -> list[Scalar]:
-        """Return the direction of gravity as a site of the robot sees it."""
+        """Return the direction of gravity in the axes of a site of the robot."""
         return [-x for x in world.data.site_xmat[m.site(site)][6:9]]
 
     def foot_velocities(self, m: Model, world: World) -> list[list[Scalar]]:
@@ -247,7 +247,7 @@ def absolute_sum(x: Vector) -> Scalar:
 
 
 def draw_or_stop(rng: Random, fastest: Sequence[float]) -> list[Scalar]:
-    """Draw a command, which one time in ten is to stand still."""
+    """Draw a command; one in ten is to stand still."""
     drawn, moves = [rng.uniform(-x, x) for x in fastest], as_number(rng.uniform() >= 0.1)
     return [moves * x for x in drawn]
 

@@ -16,7 +16,8 @@ from ..scalar import Scalar, absolute, cos, logical_and, logical_not, round, sel
 from ..vectors import norm
 from .joystick import Joystick, absolute_sum, as_number
 
-WAIT, SECONDS, KICK = (1.0, 3.0), (0.05, 0.2), (0.0, 3.0)  # of pushes: s, s, m/s
+# Of pushes: seconds until one, seconds that it lasts, and its strength in m/s.
+WAIT, SECONDS, KICK = (1.0, 3.0), (0.05, 0.2), (0.0, 3.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,9 @@ class Quadruped(Joystick):
         return m
 
     def memory(self, m: Model) -> dict[str, Any]:
-        """Declare when pushes come, how long they last and how strong they are, and what is counted of them."""
+        """Declare when pushes come, how long they last, how strong they are, and the counters of steps until and in
+        them.
+        """
         if not self.pushed:
             return super().memory(m)
         names = "push_wait", "push_seconds", "push_kick", "push_steps", "since_push"
@@ -66,7 +69,9 @@ class Quadruped(Joystick):
         return Control(targets, xfrc_applied={self.trunk: [*self.push(m, world), 0.0, 0.0, 0.0]})
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Any]:
-        """Keep what all robots do; and count the push, or the time until it comes, from a side drawn then."""
+        """Remember what all robots remember, and count the steps of a push or until it; its side is drawn when it
+        begins.
+        """
         new = super().remember(m, before, action, after)
         if not self.pushed:
             return new

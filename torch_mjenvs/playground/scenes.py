@@ -13,7 +13,8 @@ MESH = mujoco.mjtGeom.mjGEOM_MESH
 
 
 def locomotion() -> Path:
-    """Return the folder of Playground's locomotion tasks, without importing Playground, which takes JAX and seconds.
+    """Return the folder of Playground's locomotion tasks, without importing Playground, which needs JAX and takes
+    seconds.
 
     Raises ModuleNotFoundError if Playground is not installed.
     """
@@ -49,7 +50,7 @@ def scene(robot: str, file: str, menagerie: str | os.PathLike[str] = "") -> mujo
 
 
 def draw_without_meshes(spec: mujoco.MjSpec) -> None:
-    """Take out of a scene the meshes, none of which collides, and show the shapes that stand for them in contacts."""
+    """Remove a scene's meshes, none of which collides, and show the shapes that stand for them in contacts."""
     for geom in [x for x in spec.geoms if x.type == MESH]:
         if geom.contype or geom.conaffinity:
             raise ValueError(f"the mesh of geom {geom.name!r} collides, so the scene needs it: give menagerie=")

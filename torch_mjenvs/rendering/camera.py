@@ -1,7 +1,7 @@
 """Cameras: their positions and orientations, and the rays of their pixels. mj_camlight, mjv_updateCamera.
 
-In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1), so that depth is a
-multiple of its length.
+In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1): the point at a depth
+is that many times the ray.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def pose(m: Model, d: Data, camera: Camera) -> tuple[Vec, Vec]:
 
 def _of_model(m: Model, d: Data, k: int, target: int) -> tuple[Vec, Vec]:
     mode, body = m.cam_mode[k], m.cam_bodyid[k]
-    if mode in (_MODES.mjCAMLIGHT_TRACK, _MODES.mjCAMLIGHT_TRACKCOM):  # as it stands to the body at qpos0
+    if mode in (_MODES.mjCAMLIGHT_TRACK, _MODES.mjCAMLIGHT_TRACKCOM):  # placed relative to the body as at qpos0
         start = Data(m, qpos=list(m.qpos0))
         pos, mat = _on_body(m, start, k)
         now, before = (x.xpos[body] if mode == _MODES.mjCAMLIGHT_TRACK else x.subtree_com[body] for x in (d, start))

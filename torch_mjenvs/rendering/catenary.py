@@ -9,11 +9,12 @@ from ..compiler.control import repeat
 from ..compiler.scalar import Scalar, absolute, exp, log_of_normal, maximum, minimum, select, sqrt
 from ..physics.algebra.spatial import MINVAL
 
-NEWTON = 12  # steps of Newton's method; the equation is nearly linear, and 5 usually do
+NEWTON = 12  # steps of Newton's method; the equation is nearly linear, and 5 usually suffice
 
 
 def catenary(h: Scalar, v: Scalar, longest: Scalar) -> Callable[[Scalar], Scalar]:
-    """Return how high a chain hangs, by the horizontal place, seen from its first end: below 0 where it sags.
+    """Return the height of a hanging chain as a function of the horizontal distance from its first end, relative to
+    that end: below 0 where it sags.
 
     It is b cosh((x - x0) / b) - b cosh(x0 / b), where sinh(a) / a = sqrt(longest² - v²) / h with a = h / 2b.
     """
@@ -35,7 +36,7 @@ def catenary(h: Scalar, v: Scalar, longest: Scalar) -> Callable[[Scalar], Scalar
 
 
 def _sinh_over(a: Scalar) -> tuple[Scalar, Scalar]:
-    """Return sinh(a) / a - 1 and its slope, of a > 0; by their series where their terms cancel out."""
+    """Return sinh(a) / a - 1 and its slope, for a > 0: by their series where the terms would cancel."""
     square, more, slope, term = a * a, 0.0 * a, 0.0 * a, 1.0
     near = minimum(square, 1.0)
     for k in range(9, 0, -1):  # sum of a^2k / (2k + 1)!

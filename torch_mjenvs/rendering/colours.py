@@ -1,8 +1,8 @@
 """Colours: what a pixel shows, as OpenGL's fixed pipeline draws it for MuJoCo.
 
-A surface's colour is the sum over lights of what it throws back of them, times its texture. Lights that cast shadows
-are added one by one, each only where it comes through; what all others add up to is cut off at 1, and so is each of
-these. Planes are lit at the corners of the rectangles that MuJoCo makes them of, and take on what lies between; all
+A surface's colour is the light that it reflects, summed over lights, times its texture. Lights that cast shadows are
+added one by one, each where nothing blocks it; each of them is clipped at 1, and so is the sum of all others. Planes
+are lit at the corners of the rectangles that MuJoCo makes them of, and colours are interpolated between; everything
 else is lit at the point that is seen.
 """
 
@@ -41,14 +41,14 @@ from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
 from .views import View, cells_of, is_high, kind_of, look
 
-CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
+CLEAR = 1e-5  # the share of a ray's way to a light that is skipped, so that it does not meet the mesh where it begins
 
 
 @dataclass
 class Pixel:
-    """The means by which a pixel finds its colour: scene, numbers, tables, its ray and its size in tangents.
+    """What a pixel needs to find its colour: scene, numbers, tables, its ray and its size in tangents.
 
-    sky: the colour of the sky there, where that is known.
+    sky: the colour of the sky in this pixel, if it is known beforehand.
     """
 
     m: Model
@@ -84,7 +84,7 @@ def colour(pixel: Pixel) -> list[Scalar]:
     clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
     view, near = pixel.views[0], scene.camera.near
     planes = [k for k in opaque if not scene.drawn[k].bounded]
-    front = {k: logical_not(view.shapes[k][1][2] <= 0.0) for k in planes}  # from behind one sees through them
+    front = {k: logical_not(view.shapes[k][1][2] <= 0.0) for k in planes}  # planes are transparent from behind
     depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near, front)
     seen = when_any(which < 0.0, lambda c: _behind(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
 
@@ -122,7 +122,7 @@ def _is(which: Scalar, k: int) -> Mask:
 
 
 def _behind(pixel: Pixel) -> list[Scalar]:
-    """What is behind everything."""
+    """Return the colour of the background, the sky."""
     if pixel.sky is not None:
         return list(pixel.sky)
     assert pixel.scene.sky is not None
@@ -140,16 +140,16 @@ def sky(texels: Any, texture: Texture, axes: Vec, way: Vec, step: tuple[float, f
     return sample_cube(texels, texture, turn(way), changes)
 
 
-SKY = 0.7  # how far the sky is, of the depth where drawing ends
+SKY = 0.7  # distance of the sky, as a share of the depth where drawing ends
 
 
 def _veiled(pixel: Pixel, haze: Haze, behind: list[Scalar], depth: Scalar) -> list[Scalar]:
-    """Return a colour as it is seen through the haze over a plane, if what has it is behind the haze.
+    """Return a colour as it is seen through the haze over a plane; what is in front of the haze does not change.
 
-    The haze is a cone about the camera, from the plane up to the camera's height; there it is as far as the sky. It is
-    clear at both ends, and hides everything at one height between them.
+    The haze is a cone about the camera, from the plane up to the camera's height, where it is as far away as the sky.
+    It is clear at both ends, and hides everything at one height between them.
 
-    rise  of a point of the cone, from 0 at the plane to 1     fall  of the ray on its way out to the sky, so measured
+    rise  height on the cone, from 0 at the plane to 1     fall  how far the ray sinks until the sky, in the same unit
     """
     own = pixel.views[0].shapes[haze.plane][1]
     distance = SKY * pixel.scene.camera.far
@@ -170,9 +170,9 @@ def _veiled(pixel: Pixel, haze: Haze, behind: list[Scalar], depth: Scalar) -> li
 def _through(
     pixel: Pixel, view: View, seen: list[Scalar], clear: list[int], planes: list[int], near: Scalar, far: Scalar
 ) -> list[Scalar]:
-    """Return a colour as it is seen through all that is transparent between two depths.
+    """Return a colour as it is seen through everything transparent between two depths.
 
-    That is what is `clear`, and those opaque planes that the camera is behind of.
+    These are the shapes in `clear`, and the opaque `planes` that the camera is behind.
     """
     behind = {k: pixel.views[0].shapes[k][1][2] <= 0.0 for k in planes}
     some = logical_or(False, *behind.values())
@@ -193,9 +193,10 @@ def _layers(
     far: Scalar,
     there: Mapping[int, Mask],
 ) -> list[Scalar]:
-    """Return a colour as it is seen through these; planes in `there` count only where it says so.
+    """Return a colour as it is seen through the shapes in `clear`; a plane in `there` counts only where its mask is
+    true.
 
-    MuJoCo draws each of them twice, and planes that are seen from behind fainter.
+    MuJoCo draws each transparent shape twice, and planes that are seen from behind fainter.
     """
 
     def layer(i: Any, c: list[Any]) -> list[Any]:
@@ -230,7 +231,7 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
     light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
     axes, bounds = pixel.shadows[j]
     before: Mask = True
-    if light.directional:  # what is behind it casts no shadow, as in MuJoCo, though it shines from everywhere
+    if light.directional:  # as in MuJoCo, nothing behind its position casts a shadow, though it shines from everywhere
         reach = dot(sub(point, place[:3]), place[3:])
         before, to = reach > 0.0, [-1.0 * reach * x for x in place[3:]]
         origin = add(point, to)
@@ -247,7 +248,7 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top, before, logical_not(blocked))
-        if not drawn.tree:  # which would be in its own way by rounding
+        if not drawn.tree:  # rounding would let a shape block itself; meshes have CLEAR
             may = logical_and(may, logical_not(_is(which, k)))
 
         (blocked,) = when_any(may, functools.partial(_blocks, pixel, drawn, own, point, origin, to), [blocked])
@@ -257,7 +258,8 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
 def _blocks(
     pixel: Pixel, drawn: Drawn, own: list[Scalar], point: Vec, origin: Vec, to: Vec, c: list[Mask]
 ) -> list[Mask]:
-    """Return whether a shape is between a point and a light at `origin`, which is `to` from the point.
+    """Return whether a shape is between a point and a light at `origin`; `to` is the vector from the point to the
+    light.
 
     own: the shape's numbers in the first view. c: the carry of `when_any`, which is not read.
     """
@@ -265,8 +267,8 @@ def _blocks(
     at = 4 if shape == GeomType.SPHERE else 0
     start, turn = own[at : at + 3], own[at + 3 : at + 12]
     v, way = mat_vec(turn, to), [0.0, 0.0, -1.0]
-    # Rays meet a shape only where they enter it. So one ray goes to the light, and one back from it: a point inside the
-    # shape is found by the ray back only, a light inside it by the ray there only.
+    # Rays meet a shape only where they enter it. So one ray goes to the light, and one comes back from it: if the point
+    # is inside the shape, only the ray back meets it; if the light is, only the ray to the light does.
     there, back = ([0.0, 0.0, -x * v[0], 0.0, 0.0, -x * v[1], 0.0, 0.0, -x * v[2]] for x in (1.0, -1.0))
     from_here, from_light = (add(start, mat_vec(turn, x)) for x in (point, origin))
     if drawn.tree:
@@ -317,7 +319,7 @@ def _shaded(hit: Hit, open_: Sequence[Mask] | None) -> list[Scalar]:
 
 
 def _planes(hit: Hit, groups: list[list[int]]) -> tuple[Mask, list[Any]]:
-    """Return whether a plane is met, and its texture (3,) and what light of each group it throws back, (3,) each."""
+    """Return whether a plane is met, its texture (3,), and the light of each group that it reflects, (3,) each."""
     pixel, view, depth = hit.pixel, hit.view, hit.depth
     scene, way = pixel.scene, pixel.way
     planes: Mask = False
@@ -348,9 +350,9 @@ def _planes(hit: Hit, groups: list[list[int]]) -> tuple[Mask, list[Any]]:
 
 
 def _solids(hit: Hit, groups: list[list[int]]) -> list[Any]:
-    """Return the texture and the light of what is met, if that is no plane: as `_planes` has them.
+    """Return the texture and the light of what is met unless it is a plane, in the form of `_planes`.
 
-    What is alike shares code, whose numbers are chosen first.
+    Shapes that are alike share code, for which the numbers of the one met are selected first.
     """
     scene = hit.pixel.scene
     surfaces = [x.surface for x in map(scene.drawn.__getitem__, hit.among) if x.surface and x.shape != GeomType.PLANE]
@@ -406,15 +408,15 @@ def _always(x: list[Any], _: list[Any]) -> list[Any]:
 def _texture(
     pixel: Pixel, drawn: Drawn, own: list[Scalar], lies: Sequence[Scalar], at: Vec, out: Vec, turn: Vec, depth: Scalar
 ) -> list[Scalar]:
-    """Return what the texture of a shape shows, (3,), at a point that is as `Kind.touch` has it; 1 without one.
+    """Return the colour of a shape's texture, (3,), at a point as `Kind.touch` gives it; 1 without a texture.
 
-    lies: how a flat one lies on a plane.
+    lies: how a flat texture lies on a plane.
     """
     surface = drawn.surface
     if surface is None or not surface.texture:
         return [1.0] * 3
     scales, sizes = _scales(drawn.shape, own, turn)
-    over = None if drawn.bounded else (-1.0 / own[2]) * depth  # a plane's depth is a quotient already
+    over = None if drawn.bounded else (-1.0 / own[2]) * depth  # a plane's depth is already divided by the same
     moved = [scale_all(v, scales) for v in _moved(turn, out, pixel.way, depth, pixel.step, over)]
     return textured(pixel.texels, surface, lies, at, sizes, moved)
 
@@ -422,7 +424,7 @@ def _texture(
 def _on_mesh(
     pixel: Pixel, tree: Tree, texture: Texture, found: Spot, triangle: Scalar, moved: Sequence[Vec]
 ) -> list[Scalar]:
-    """Return what a texture shows at a point of a mesh: a flat one where the mesh says that its corners lie."""
+    """Return the colour of a texture at a point of a mesh. A flat one lies as the mesh's texture coordinates say."""
     if texture.faces == CUBE:
         return sample_cube(pixel.texels, texture, found.at, moved)
     place, change = texture_place(tree, pixel.meshes, found, triangle, moved)
@@ -435,7 +437,7 @@ def scale_all(v: Vec, by: Vec) -> list[Scalar]:
 
 
 def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]) -> list[list[Scalar]]:
-    """Return what a plane of four cells throws back: what lies between the three corners about the point."""
+    """Return what a plane of four cells reflects: interpolated between the three corners about the point."""
     (x, w), (y, u) = (
         (at[k] >= 0.0, absolute(at[k]) * over) for k, over in enumerate(own[14:16])
     )  # which cells, and how far from the middle
@@ -448,7 +450,7 @@ def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups:
         (1, 1): select(upper, w + u - 1.0, 0.0),
     }
     found: list[list[Scalar]] = [[0.0] * 3 for _ in groups]
-    for right, top in shares:  # the cells, of which the pixels of a vector are in one or two
+    for right, top in shares:  # the cells: the pixels of a vector are in one or two of them
 
         def of_cell(c: list[list[Scalar]], right: int = right, top: int = top) -> list[list[Scalar]]:
             total: list[list[Scalar]] = [[0.0] * 3 for _ in groups]
@@ -465,14 +467,14 @@ def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups:
 
 
 def _place(i: int, j: int, group: int, channel: int) -> int:
-    """Return where the light of a corner is among those of a plane: see `scene.corner_lights`."""
+    """Return where the light of a corner is among those of a plane: see `views.corner_lights`."""
     return 27 * group + 3 * (3 * j + i) + channel
 
 
 def _plane_light(
     pixel: Pixel, view: View, drawn: Drawn, own: list[Scalar], at: Vec, groups: list[list[int]]
 ) -> list[list[Scalar]]:
-    """Return what a plane throws back: that of three corners about the point, weighted by how near they are."""
+    """Return what a plane reflects: the light at three corners about the point, weighted by how near they are."""
     start, turn, halves = own[:3], own[3:12], own[12:14]
     back = transpose(turn)
     normal = turn[6:9]
@@ -494,9 +496,9 @@ def _plane_light(
 def _between(
     of: Callable[[Vec], list[list[Scalar]]], at: Vec, halves: Vec, cells: list[Scalar], groups: int
 ) -> list[list[Scalar]]:
-    """Return what lies at a point of a plane between what `of` gives at the three corners of its cell about it.
+    """Interpolate at a point of a plane between what `of` returns at the three corners of its cell about the point.
 
-    groups: how many colours `of` gives.
+    groups: how many colours `of` returns.
     """
     low, high, weights = [], [], []
     for k in (0, 1):
@@ -525,7 +527,7 @@ def _gloss(surface: Surface) -> tuple[float, float, float]:
 
 
 def _scales(shape: int, own: list[Scalar], turn: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Return what takes the axes of `turn` to those of the unit shape, and the shape's sizes."""
+    """Return the factors that scale the axes of `turn` to those of the unit shape, and the shape's sizes."""
     if shape == GeomType.CAPSULE:
         scales = [own[16], own[16], own[17]]
         return scales, [1.0 / x for x in scales]
@@ -537,7 +539,7 @@ def _moved(
 ) -> list[list[Scalar]]:
     """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture.
 
-    over: 1 over how much the ray goes along `out`, where that is known.
+    over: 1 / (the ray's component along `out`), if it is known.
     """
     v = turned(turn, way)
     if over is None:

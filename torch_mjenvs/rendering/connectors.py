@@ -1,9 +1,9 @@
 """What MuJoCo draws from point to point: spatial tendons, and the rods of slider-cranks. addSpatialTendonGeoms.
 
-A tendon is drawn as capsules along its path. Round a geom MuJoCo takes as many as fit the angle, here there are always
-`ARC` of them. A tendon that is slack, leads from a site to a site and is no more than a string hangs as a catenary
-does, in as many capsules as `visual/quality/numslices` says. Which pieces there are depends on the state; a piece that
-is not there now is put where no camera sees it.
+A tendon is drawn as capsules along its path. Around a geom MuJoCo takes as many as fit the angle; here there are always
+`ARC` of them. A slack tendon that is a mere string from site to site hangs as a catenary, in as many capsules as
+`visual/quality/numslices` says. Which pieces exist depends on the state; a piece that does not exist now is put where
+no camera sees it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from .catenary import catenary
 from .shapes import NOWHERE
 
 TENDON, ACTUATOR = int(mujoco.mjtObj.mjOBJ_TENDON), int(mujoco.mjtObj.mjOBJ_ACTUATOR)
-STEEP = 100.0  # a string longer than its ends are apart sideways by this factor hangs straight down and up
-ARC = 12  # pieces round a geom: half way round one leaves the arc by 1 % of its radius
+STEEP = 100.0  # a string this many times longer than the horizontal distance of its ends hangs straight down and up
+ARC = 12  # pieces around a geom: over half a turn, they deviate from the arc by 1 % of its radius
 BROKEN = 2  # the piece of a slider-crank whose rod does not reach
 
 
@@ -72,7 +72,7 @@ class Rod:
 
 @dataclass(frozen=True)
 class Piece:
-    """Where a piece is: from point to point of the world, if it is there."""
+    """The ends of a piece, in the world, and whether it exists now."""
 
     start: Vec
     end: Vec
@@ -83,7 +83,7 @@ class Piece:
 
 
 def rods_of_tendon(mjm: mujoco.MjModel, t: int) -> list[Rod]:
-    """Return the pieces that a tendon may consist of, in the order of `pieces`; none of one that only has joints."""
+    """Return the pieces that a tendon may consist of, in the order of `pieces`; none for a tendon of joints."""
     string = hangs(mjm, t)
     path = (1 if mjm.wrap_type[w + 1] == WrapType.SITE else ARC + 2 for _, w in parts(mjm, t))
     count = int(mjm.vis.quality.numslices) if string else sum(path)
@@ -91,7 +91,7 @@ def rods_of_tendon(mjm: mujoco.MjModel, t: int) -> list[Rod]:
 
 
 def hangs(mjm: mujoco.MjModel, t: int) -> bool:
-    """Return whether a tendon is a mere string: it leads from site to site, holds up to a length, and does no more."""
+    """Return whether a tendon is a mere string: it leads from site to site, and does nothing but limit its length."""
     path = range(mjm.tendon_adr[t], mjm.tendon_adr[t] + mjm.tendon_num[t])
     pulled = (mjm.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (mjm.actuator_trnid[:, 0] == t)
     weightless = mjm.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY or norm(list(mjm.opt.gravity)) <= MINVAL
@@ -113,9 +113,10 @@ def _ends(mjm: mujoco.MjModel, t: int) -> bool:
 
 
 def strains(mjm: mujoco.MjModel, t: int, rod: Rod) -> bool:
-    """Return whether a piece of a tendon shows that a limit holds it: grey ones, MuJoCo's default, without a material.
+    """Return whether a piece of a tendon changes its colour where a limit holds the tendon: if it has MuJoCo's default
+    grey and no material.
 
-    A string does so where it is tight, and is one piece there; one that springs back never does.
+    A string does so where it is tight, and is a single piece there; a string that is a spring never does.
     """
     disabled = mujoco.mjtDisableBit.mjDSBL_CONSTRAINT | mujoco.mjtDisableBit.mjDSBL_LIMIT
     return bool(
@@ -160,7 +161,7 @@ def _part(m: Model, d: Data, w: int) -> Iterator[Piece]:
 
     aside = seen(d.site_xpos[side]) if side >= 0 else None
     path = wrap(seen(one), seen(two), aside, m.geom_size[geom][0], m.geom_type[geom] == GeomType.SPHERE)
-    rounded = logical_and(path.on, path.length > 0.0)  # what goes through the inside touches in one point
+    rounded = logical_and(path.on, path.length > 0.0)  # a path through the inside touches in one point
     arc = [add(centre, mat_vec(mat, x)) for x in _arc(path, m.geom_size[geom][0], m.geom_type[geom] == GeomType.SPHERE)]
     yield Piece(one, choose(path.on, arc[0], two))
     for start, end in itertools.pairwise(arc):
@@ -169,9 +170,10 @@ def _part(m: Model, d: Data, w: int) -> Iterator[Piece]:
 
 
 def _arc(path: Wrap, radius: Scalar, sphere: bool) -> list[list[Scalar]]:
-    """Return points of a tendon's way round a geom, evenly from the first to the last, in the geom's frame.
+    """Return evenly spaced points of a tendon's way around a geom, from the first to the last, in the geom's frame.
 
-    They are cos(x) first + sin(x) aside, of what is across a cylinder's axis, along which it climbs.
+    They are cos(x) first + sin(x) aside. For a cylinder that is across its axis; along the axis the tendon climbs
+    evenly.
     """
     climb = 0.0 if sphere else path.last[2] - path.first[2]
     angle = sqrt(maximum(path.length * path.length - climb * climb, 0.0)) / radius

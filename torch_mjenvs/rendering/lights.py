@@ -2,7 +2,7 @@
 lighting.
 
 Lights are as MuJoCo hands them to OpenGL: directional, and spots that fade with distance and away from their axis.
-Positions and directions are in a camera's axes, in which it is at 0.
+Positions and directions are in a camera's axes, with the camera at the origin.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _TYPES = mujoco.mjtLightType
 class Light:
     """A light of the model, or the camera's own (`number` -1).
 
-    `cosine` is that of a spot's cutoff; a directional light has none. Colours are red, green and blue. `pos` and `dir`
-    are what `mode` has them: in the body's frame, or offsets from it at qpos0.
+    `cosine` is that of a spot's cutoff; a directional light has none. Colours are red, green and blue. Depending on
+    `mode`, `pos` and `dir` are in the body's frame, or as at qpos0: an offset from the body, and a direction in the
+    world.
     """
 
     number: int
@@ -96,7 +97,7 @@ def pose(m: Model, d: Data, light: Light) -> tuple[Vec, Vec]:
 def lit(
     light: Light, numbers: Vec, point: Vec, normal: Vec, specular: Scalar, shininess: Scalar
 ) -> tuple[list[Scalar], list[Scalar]]:
-    """Return what a light does at a point: factors of the surface's colour, and what it reflects besides. (3,) each.
+    """Return a light's effect at a point, (3,) each: factors of the surface's colour, and the highlight that is added.
 
     normal: of length 1. specular, shininess: the material's, from 0 to 1.
     """
@@ -120,7 +121,7 @@ def lit(
     half = sub(to, _unit(point))
     turned = dot(normal, half)
     shines: Mask = logical_and(facing > 0.0, turned > 0.0)
-    square = turned * turned / maximum(dot(half, half), 1e-20)  # of the cosine, which would take a root
+    square = turned * turned / maximum(dot(half, half), 1e-20)  # of the cosine, which itself would need a root
     shine = strength * specular * select(shines, _power(square, shininess * 64.0), 0.0)
     return colour, [shine * x for x in light.specular]
 
@@ -134,7 +135,7 @@ def thrown_back(
     rgb: Vec,
     gloss: Sequence[Scalar],
 ) -> list[list[Scalar]]:
-    """Return what a surface throws back of each group of lights, (3,) each. gloss: specular, shininess, emission."""
+    """Return what a surface reflects of each group of lights, (3,) each. gloss: specular, shininess, emission."""
     out, (specular, shininess, emission) = [], gloss
     for g, group in enumerate(groups):
         total = [emission * c if g == 0 else 0.0 for c in rgb]
@@ -151,9 +152,9 @@ def _unit(x: Vec) -> list[Scalar]:
 
 
 def _power(x: Scalar, p: Scalar) -> Scalar:
-    """Raise a number from 0 to 1 or so to a power. Whole ones are products, of no less than 2e-9.
+    """Raise a number from about 0 to 1 to a power. Whole powers are products, and never less than 2e-9.
 
-    Less is not seen, and processors are slow with products so small that they are subnormal.
+    Smaller values are not seen, and processors are slow with products so small that they are subnormal.
     """
     if not isinstance(p, float) or p != int(p):
         return exp(p * log_of_normal(maximum(x, 1e-12)))

@@ -1,8 +1,8 @@
-"""Meshes as cameras see them: triangles in a tree of boxes, which rays go down, in one table for all of a model.
+"""Meshes as cameras see them: triangles in trees of boxes that rays go down. One table holds all meshes of a model.
 
-Every node of a tree has eight children, and all leaves are as deep. So the way down is nested loops, whose counters all
-pixels of a vector share: a box that none of them meets is passed over by all, and numbers of boxes and triangles are
-read once for all of them. A triangle is seen from the side on which its corners go round against the clock.
+Every node of a tree has eight children, and all leaves are equally deep. So the way down is nested loops, whose
+counters all pixels of a vector share: they skip a box that none of them meets, and read the numbers of boxes and
+triangles once for all. A triangle is seen from the side on which its corners go counterclockwise.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from ..physics.model.model import UnsupportedModel
 from .shapes import NOWHERE, TINY, point_at, turned
 
 CHILDREN, LEAF = 8, 10  # of a node; the most triangles of a leaf
-MOST = 2**24  # numbers of a table, whose places float32 has to hold
+MOST = 2**24  # numbers in a table: float32 has to hold their places
 SHARP = 0.8  # the cosine between a corner's normal and that of its triangle below which MuJoCo draws it as sharp
-EDGE = 1e-5  # by how much of its sides a triangle is larger, so that no ray slips through between two
+EDGE = 1e-5  # triangles are enlarged by this share of their sides, so that no ray slips through between two
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A mesh in the table: `levels` of boxes below the whole one, `leaf` triangles to each of the last.
+    """A mesh in the table: `levels` levels of boxes below the box of the whole, and `leaf` triangles in each of the
+    last.
 
-    boxes: where in the table each level begins, six numbers a box. planes: where triangles begin as rays meet them,
-    twelve numbers each: see `_planes`. corners: where they begin as corners, nine numbers each, one and two sides from
-    it. normals: where their normals begin, nine numbers each. places: where their places on a flat
-    texture begin, six numbers each, or -1. low, high: the corners of the whole box.
+    boxes: where in the table each level begins, six numbers per box. planes: where the triangles' planes begin, twelve
+    numbers per triangle: see `_planes`. corners: where their corners begin, nine numbers each: a corner, and two sides
+    from it. normals: where their normals begin, nine numbers each. places: where their texture coordinates begin, six
+    numbers each, or -1. low, high: the corners of the whole box.
     """
 
     levels: int
@@ -70,7 +71,7 @@ def _read(mjm: mujoco.MjModel, k: int, at: int) -> tuple[Tree, np.ndarray]:
     faces = slice(mjm.mesh_faceadr[k], mjm.mesh_faceadr[k] + mjm.mesh_facenum[k])
     vertices = rows("mesh_vert", mjm.mesh_vertadr[k], mjm.mesh_vertnum[k], mjm.mesh_face[faces])
     normals = rows("mesh_normal", mjm.mesh_normaladr[k], mjm.mesh_normalnum[k], mjm.mesh_facenormal[faces])
-    if mjm.mesh_texcoordadr[k] < 0:  # as MuJoCo hands them to OpenGL: where corners are sharp, a triangle is flat
+    if mjm.mesh_texcoordadr[k] < 0:  # as MuJoCo hands them to OpenGL: a sharp corner has its triangle's normal
         flat = np.cross(vertices[:, 1] - vertices[:, 0], vertices[:, 2] - vertices[:, 0])[:, None]
         flat /= np.maximum(np.linalg.norm(flat, axis=-1, keepdims=True), TINY)
         normals = np.where((normals * flat).sum(-1, keepdims=True) < SHARP, flat, normals)
@@ -91,7 +92,8 @@ def _read(mjm: mujoco.MjModel, k: int, at: int) -> tuple[Tree, np.ndarray]:
         groups = (CHILDREN**level, -1, 3)
         ends = np.concatenate([lows.reshape(groups).min(1) - margin, highs.reshape(groups).max(1) + margin], 1)
         boxes.append(at + sum(x.size for x in parts))
-        parts.append(np.where(np.any(ends[:, :3] > ends[:, 3:], axis=1, keepdims=True), 1e9, ends))  # of none: far away
+        # A box of no triangles is far away.
+        parts.append(np.where(np.any(ends[:, :3] > ends[:, 3:], axis=1, keepdims=True), 1e9, ends))
     starts: list[int] = []
     for x in (_planes(triangles), triangles, normals[order], _places(mjm, k, faces, order)):
         starts.append(at + sum(y.size for y in parts) if x.size else -1)
@@ -102,10 +104,12 @@ def _read(mjm: mujoco.MjModel, k: int, at: int) -> tuple[Tree, np.ndarray]:
 
 
 def _planes(triangles: np.ndarray) -> np.ndarray:
-    """Return of triangles (n, 3, 3), a corner and two sides, what rays take: (n, 3, 4), three numbers and one.
+    """Return the planes (n, 3, 4) by which rays are tested against triangles (n, 3, 3), each a corner and two sides. A
+    plane is three factors and a constant.
 
-    The first row is the normal, and how far the plane is along it. The others give the shares of the second and third
-    corner at a point: its product with three numbers, and one more. All are 0 of a triangle without an area.
+    The first is the triangle's own plane: its normal, and how far along it the plane is. The others give the shares of
+    the second and third corner at a point: its product with the factors, plus the constant. All are 0 for a triangle
+    without an area.
     """
     corner, one, two = triangles[:, 0], triangles[:, 1], triangles[:, 2]
     flat = np.cross(one, two)
@@ -117,7 +121,7 @@ def _planes(triangles: np.ndarray) -> np.ndarray:
 
 
 def _places(mjm: mujoco.MjModel, k: int, faces: slice, order: np.ndarray) -> np.ndarray:
-    """Return where on a flat texture the corners of triangles lie, (triangles, 3, 2); none without `texcoord`."""
+    """Return the texture coordinates of triangles' corners, (triangles, 3, 2); none if the mesh has no `texcoord`."""
     if mjm.mesh_texcoordadr[k] < 0:
         return np.zeros((0, 3, 2))
     first = mjm.mesh_texcoordadr[k]
@@ -126,7 +130,7 @@ def _places(mjm: mujoco.MjModel, k: int, faces: slice, order: np.ndarray) -> np.
 
 
 def _split(which: np.ndarray, centres: np.ndarray, parts: int) -> list[np.ndarray]:
-    """Return triangles in this many parts of neighbours, a power of 2: halved along the axis of their largest extent.
+    """Split triangles into this many parts of neighbours, a power of 2, by halving along the axis of largest extent.
     """
     if parts == 1:
         return [which]
@@ -138,7 +142,7 @@ def _split(which: np.ndarray, centres: np.ndarray, parts: int) -> list[np.ndarra
 
 
 def _times(i: Any, n: int) -> Any:
-    """Return a multiple of an index that all worlds share, which has sums alone."""
+    """Return n times an index that all worlds share. By sums, since such an index has no products."""
     if isinstance(i, int):
         return i * n
     out: Any = None
@@ -206,7 +210,7 @@ class Spot:
 
 
 def spot(tree: Tree, table: Any, n: Vec, way: Vec, depth: Scalar, triangle: Scalar) -> Spot:
-    """Return the point of a triangle that is at a depth; its normal lies between those of the corners."""
+    """Return the point of a triangle that is at a depth; its normal is interpolated between those of the corners."""
     at = point_at(n, way, depth)
     corner, one, two = _corners(table, tree.corners, triangle, 3)
     flat = cross(one, two)
@@ -231,7 +235,7 @@ def texture_place(
 
 
 def between(corners: Sequence[Vec], shares: Vec) -> list[Scalar]:
-    """Return what lies between three corners."""
+    """Interpolate between three corners; `shares` are those of the second and the third."""
     return [a + shares[0] * (b - a) + shares[1] * (c - a) for a, b, c in zip(*corners, strict=True)]
 
 

@@ -28,9 +28,10 @@ from .shapes import KINDS
 from .views import Placed, View, look, placements, see
 
 OUTPUTS = ("rgb", "depth", "segmentation")
-# Where in a pixel its colour is found, in pixels from the middle: in each row and column of a grid once.
+# The places in a pixel where its colour is found, in pixels from the middle: one in each row and column of a grid.
 SAMPLES = {1: [(0.0, 0.0)], 4: [(-0.125, -0.375), (0.375, -0.125), (-0.375, 0.125), (0.125, 0.375)]}
-# Of the buffers' columns: a world's model and data, and where lights stand by number that the model has elsewhere.
+# From a world's buffers: its model and data, and by number the positions of lights that are not where the model has
+# them.
 World = Callable[[dict[str, Any]], tuple[Model, Data, Mapping[int, Vec]]]
 
 
@@ -157,7 +158,7 @@ TILE = 4
 
 
 def _by_tiles(width: int, height: int) -> torch.Tensor:
-    """Return the numbers of a picture's pixels, row by row, in an order in which the pixels of a vector form a square.
+    """Return the numbers of a picture's pixels, row by row, in an order in which a vector's pixels form a square.
 
     Rays go down the trees of meshes vector by vector: a square meets fewer boxes than a row does.
     """
@@ -166,7 +167,9 @@ def _by_tiles(width: int, height: int) -> torch.Tensor:
 
 
 def _covered(scene: Scene, worlds: Worlds, dtype: str) -> set[int]:
-    """Return what is never seen, since a later one of its shape is exactly in its place, in all worlds, always."""
+    """Return the things that are never visible, since a later one of the same shape is always exactly there, in all
+    worlds.
+    """
     alike: dict[Any, list[int]] = {}
     for k, x in enumerate(scene.drawn):
         if x.opaque and (x.shape in KINDS or x.tree) and x.bounded:
@@ -192,7 +195,7 @@ def _covered(scene: Scene, worlds: Worlds, dtype: str) -> set[int]:
 
 
 def _still(scene: Scene, worlds: Worlds, dtype: str) -> Vec | None:
-    """Return the camera's axes if they are the same in all worlds at all times, as those of cameras that follow are."""
+    """Return the camera's axes if they are the same in all worlds at all times, as those of tracking cameras are."""
     axes: list[Scalar] = []
 
     def body(b: dict[str, Any]) -> dict[str, Any]:

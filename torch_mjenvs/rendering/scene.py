@@ -27,8 +27,8 @@ from .textures import CUBE, Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
 FOUR, FINE = "four", "fine"
-SEEN = 1.0 / 4096.0  # the least highlight that is drawn: a sixteenth of a step of 255
-NEAR = 0.1  # of a model's extent: how near corners are between which light is as good as straight
+SEEN = 1.0 / 4096.0  # the least highlight that is drawn: a sixteenth of a step of 1/255
+NEAR = 0.1  # a share of the model's extent: between corners this near, light is as good as linear
 EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
@@ -79,8 +79,8 @@ class Haze:
 class Scene:
     """A camera and all that it may see of a model.
 
-    `sky` is the texture of what is behind everything, `haze` what hangs before it. `shadows` and `reflections` say
-    whether there are any.
+    `sky` is the texture of the background, `haze` the haze in front of it. `shadows` and `reflections` say whether
+    there are any.
     """
 
     camera: Camera
@@ -97,25 +97,27 @@ class Scene:
 
     @property
     def mirrors(self) -> list[int]:
-        """Return which of what is drawn mirrors."""
+        """The numbers of the shapes that mirror."""
         return [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
 
     @property
     def casting(self) -> list[int]:
-        """Return which lights cast shadows."""
+        """The numbers of the lights that cast shadows."""
         return [k for k, x in enumerate(self.lights) if x.shadows] if self.shadows else []
 
     def groups(self, shadows: bool) -> list[list[int]]:
-        """Return which lights are added up: those without shadows, and each of the others; or all of them."""
+        """Return the groups of lights that are summed: those without shadows, and each other one; without `shadows`,
+        all in one.
+        """
         if not shadows:
             return [list(range(len(self.lights)))]
         return [[k for k in range(len(self.lights)) if k not in self.casting], *([k] for k in self.casting)]
 
     def glints(self, drawn: Drawn) -> dict[int, float] | None:
-        """Return which lights have a highlight on a plane, and the cosine of the angle about its middle that holds it.
+        """Return the lights with a highlight on a plane, and the cosine of the angle about its middle that contains it.
 
-        A far light is the same everywhere on a plane except for its highlight: None if there are others, or where a
-        highlight may be anywhere.
+        A directional light is the same everywhere on a plane except for its highlight. None if there are other lights,
+        or if a highlight may be anywhere.
         """
         surface = drawn.surface
         if surface is None or drawn.cells == FOUR or not all(x.directional for x in self.lights):
@@ -123,28 +125,28 @@ class Scene:
         found = {}
         for k, light in enumerate(self.lights):
             most = surface.specular * max(light.specular)
-            if most > SEEN:  # half way between eye and light is cosine**2 == square from what is upright
+            if most > SEEN:  # square: cosine**2 of the angle from the normal to half way between eye and light
                 square = (SEEN / most) ** (1.0 / max(64.0 * surface.shininess, 1e-9))
-                found[k] = 2.0 * square - 1.0  # of twice the angle, by which the ray turns
+                found[k] = 2.0 * square - 1.0  # the cosine of twice the angle, by which the ray turns
         return found if all(x > 0.0 for x in found.values()) else None
 
     def without(self, left_out: Collection[int]) -> Scene:
-        """Return the scene without these of what is drawn, by their places."""
+        """Return the scene without the shapes of these numbers."""
         kept = [k for k in range(len(self.drawn)) if k not in left_out]
         haze = self.haze and replace(self.haze, plane=kept.index(self.haze.plane))
         return replace(self, drawn=tuple(self.drawn[k] for k in kept), haze=haze)
 
     def laid(self, drawn: Drawn) -> int:
-        """Return how many numbers a view keeps of how a texture lies on a plane."""
+        """Return how many numbers a view keeps for how a texture lies on a plane."""
         flat = drawn.shape == GeomType.PLANE and drawn.surface and drawn.surface.texture
         return 4 if flat and flat.faces != CUBE else 0
 
     def mixed(self, drawn: Drawn) -> int:
-        """Return how many numbers a view keeps of the colour of what does not always have the same."""
+        """Return how many numbers a view keeps for the colour of a shape, if it changes."""
         return 3 if drawn.surface and drawn.surface.strained else 0
 
     def kept(self, drawn: Drawn, view: int) -> int:
-        """Return how many numbers a view, 0 the camera's own, keeps of the light on a plane."""
+        """Return how many numbers a view, 0 the camera's own, keeps for the light on a plane."""
         groups, glints = len(self.groups(view == 0)), None if drawn.bounded else self.glints(drawn)
         if drawn.cells == FOUR:
             return 27 * groups
@@ -152,7 +154,7 @@ class Scene:
 
     @property
     def size(self) -> int:
-        """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
+        """How many numbers a picture keeps: for the camera's view, for its mirrors', for the sky and for shadows."""
         views = range(1 + len(self.mirrors))
         more = sum(self.laid(x) + self.mixed(x) + self.kept(x, k) for x in self.drawn for k in views)
         shapes = sum(4 + count(x) for x in self.drawn) * len(views) + 4 * len(views) + more
@@ -203,7 +205,7 @@ def _haze(mjm: mujoco.MjModel, drawn: Sequence[Drawn]) -> Haze | None:
 
 
 def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
-    """A copy: what tracks a body is moved by the listing."""
+    """Return a copy, since listing the scene moves a camera that tracks a body."""
     copy = mujoco.MjvCamera()
     for name in ("type", "fixedcamid", "trackbodyid", "distance", "azimuth", "elevation", "orthographic"):
         setattr(copy, name, getattr(made, name))
@@ -261,8 +263,8 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
 def _cells(mjm: mujoco.MjModel, k: int) -> str:
     """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
 
-    FOUR: the picture keeps the light of their nine corners. FINE: they are so near each other that any point may be lit
-    itself, but where the camera is no higher than a few cells (`views.HIGH`).
+    FOUR: the picture keeps the light of their nine corners. FINE: corners are so near each other that each point may be
+    lit by itself, unless the camera is no higher than a few cells (`views.HIGH`).
     """
     half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
     if (half <= 0).any():

@@ -1,8 +1,8 @@
 """Shapes as cameras see them: where a pixel's ray enters each kind, and where it can be in the picture.
 
-A shape is seen from outside alone, as OpenGL draws it: what it shows from within is not there. Only planes are seen
-from both sides. So all that a pixel asks is where its ray enters. All kinds but capsules are put into axes in which
-their size is 1, once a picture: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes with them.
+As OpenGL draws it, a shape is seen from outside only; from within it is invisible. Only planes are seen from both
+sides. So all that a pixel needs is where its ray enters. Once per picture, all kinds but capsules are brought into axes
+in which their size is 1: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes with them.
 
 start   the camera in the shape's own axes     turn   a matrix from the camera's axes to the shape's
 way     a pixel's ray in the shape's own axes; depth is counted in its lengths
@@ -145,12 +145,14 @@ def _touch_capsule(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[
 
 
 def _enter_capsule(n: Vec, way: Vec) -> Scalar:
-    """A ray enters the endless cylinder of the same radius first, on the side or beyond the end that it then meets."""
+    """A ray first enters the endless cylinder of the same radius: on the capsule's side, or beyond the end that it then
+    meets.
+    """
     start, half, round_ = n[:3], n[12], n[13]
     v = turned(n[3:12], way)
     flat, b = dot(v[:2], v[:2]), dot(v[:2], start[:2])
     real, x = _first(flat, b, round_)
-    inside = round_ <= 0.0  # of the endless cylinder: then the end is the one before the camera
+    inside = round_ <= 0.0  # the camera is in the endless cylinder: then the end is the one on its side
     height = select(inside, start[2], start[2] + x * v[2])
     upper = height > 0.0
     end = start[2] - select(upper, half, -1.0 * half)
@@ -167,7 +169,7 @@ def _cylinder_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
 
 
 def _between(start: Scalar, way: Scalar) -> tuple[Scalar, Scalar]:
-    """Return where a ray goes into, and out of, what is between -1 and 1."""
+    """Return the depths at which a ray enters and leaves the range from -1 to 1 of one coordinate."""
     crosses = absolute(way) > TINY
     over = 1.0 / select(crosses, way, 1.0)
     middle, reach = -1.0 * start * over, absolute(over)
@@ -183,7 +185,7 @@ def _enter_cylinder(n: Vec, way: Vec) -> Scalar:
     square = b * b - flat * round_
     root, over = sqrt(maximum(square, 0.0)), 1.0 / maximum(flat, TINY)
     enters, leaves = _between(start[2], v[2])
-    stands = flat <= TINY  # along the axis
+    stands = flat <= TINY  # the ray is along the axis
     enters = maximum(enters, select(stands, -NOWHERE, (-b - root) * over))
     leaves = minimum(leaves, select(stands, NOWHERE, (root - b) * over))
     real = select(stands, round_ <= 0.0, square >= 0.0)
@@ -231,7 +233,7 @@ def _box_balls(sizes: Vec) -> list[tuple[Vec, Scalar]]:
     return corners([-1.0 * x for x in sizes], sizes)
 
 
-# Plain tuples, the fields of a `Kind`: by their contents `compiler.source` tells whether kept code is still right.
+# Plain tuples, the fields of a `Kind`: from their contents `compiler.source` tells whether cached code is still right.
 KINDS: dict[int, tuple[int, Numbers, Enter, Points | None, Touch]] = {
     GeomType.PLANE: (16, _plane_numbers, _enter_plane, None, _touch_plane),
     GeomType.SPHERE: (16, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])], _touch_sphere),
@@ -257,10 +259,11 @@ EVERYWHERE = (-NOWHERE, NOWHERE, -NOWHERE, NOWHERE)
 
 
 def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: float) -> list[Scalar]:
-    """Return where in the picture (least and greatest x, then y) a shape can be, in tangents; safe against rounding.
+    """Return where in the picture a shape can be, in tangents: least and greatest x, then y, with a margin for
+    rounding.
 
-    Balls that together hold the shape between them bound it; one that is about the camera's plane may be anywhere, and
-    what is behind altogether is nowhere, where the least is above the greatest.
+    The shape is within the convex hull of the balls. If one of them reaches the camera's plane, the shape may be
+    anywhere; if all are behind the camera, it is nowhere: then the least is above the greatest.
     """
     if balls is None:
         return list(EVERYWHERE)
@@ -287,7 +290,7 @@ def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: 
 
 
 def union(bounds: list[list[Scalar]]) -> list[Scalar]:
-    """Return what bounds all of these together, except those that are nowhere or NaN."""
+    """Return the bounds of all of these together, except those that are nowhere or NaN."""
     out: list[Scalar] = [NOWHERE, -NOWHERE, NOWHERE, -NOWHERE]
     for sides in bounds:
         there = sides[0] <= sides[1]
@@ -297,15 +300,15 @@ def union(bounds: list[list[Scalar]]) -> list[Scalar]:
 
 
 def _turn_back(turn: Vec, x: Vec) -> list[Scalar]:
-    """A vector of the shape's own axes, in the camera's."""
+    """Turn a vector from the shape's own axes into the camera's."""
     back = transpose(turn)
     return [dot(back[3 * k : 3 * k + 3], x) for k in range(3)]
 
 
 def flat_bounds(balls: list[tuple[Vec, Scalar]] | None, place: Vec, turn: Vec) -> list[Scalar]:
-    """Return where a shape can be (least and greatest x, then y) to one that looks from very far, metres.
+    """Return where a shape can be as seen from very far away: least and greatest x, then y, metres.
 
-    place: the shape, in the onlooker's axes. turn: from these to the shape's own.
+    place: the shape's position in the viewer's axes. turn: from these to the shape's own.
     """
     if balls is None:
         return list(EVERYWHERE)

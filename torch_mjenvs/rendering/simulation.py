@@ -118,7 +118,7 @@ class Simulation(simulation.Simulation):
 
     @lasting
     def _picture(self, shot: Shot, chosen: tuple[int, ...] | None) -> Picture:
-        """Make what takes these pictures of the chosen worlds, None: of all."""
+        """Make the `Picture` of this shot of the chosen worlds; None for all."""
         asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
 
         def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:

@@ -20,7 +20,7 @@ from .textures import CUBE, Texture
 class Surface:
     """The material of what is drawn. Colours are from 0 to 1.
 
-    `repeat` is how often a flat texture lies on it along x and y: on the whole of it, or on two metres if `uniform`.
+    `repeat` is how often a flat texture repeats along x and y: on the whole of it, or on two metres if `uniform`.
     `spacing` is that of a plane's lines, metres. `strained` is the colour that a tendon takes on where a limit holds
     it, by the limit's impedance; empty: it keeps its own.
     """
@@ -38,9 +38,10 @@ class Surface:
 
 
 def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[Texture], name: str) -> Surface:
-    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a flat texture where it has no place.
+    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a flat texture on a shape that cannot have
+    one.
 
-    flat: whether one has, as on planes, and on meshes that say where.
+    flat: whether the shape can, as planes and meshes with texture coordinates can.
     """
     k = int(geom.matid)
     number = -1 if k < 0 else int(mjm.mat_texid[k, mujoco.mjtTextureRole.mjTEXROLE_RGB])
@@ -57,7 +58,7 @@ def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[
 
 
 def laid(surface: Surface, halves: Vec) -> list[Scalar]:
-    """Return how a flat texture lies on a plane: a place x, y of it is at s = a x + c, t = b y + d; a, b, c, d.
+    """Return how a flat texture lies on a plane, as a, b, c, d: the point x, y is at s = a x + c, t = b y + d.
 
     halves: the plane's sizes, or NOWHERE.
     """

@@ -1,11 +1,13 @@
 """Textures: their layout in memory, and the colour that a point of a surface gets from them.
 
-All textures of a model are one row of 32-bit numbers. A colour is found between four texels, so each number has one
-channel of a texel and of its three neighbours to the right and below, a byte each: what is read from memory, the most
-of a texture's cost, is a number a channel. Grey textures have one channel. Before the first row and column there is one
-more, of the neighbours beyond: those of the other side, or on a cube the same again.
-Behind each texture come its smaller copies (a mipmap), each half as wide, from which what is far away is read: between
-the two copies nearest in size to a pixel, as OpenGL does.
+All textures of a model are one row of 32-bit numbers. A colour is interpolated between four texels, so each number
+holds one channel of a texel and of its three neighbours to the right and below, a byte each: then a pixel reads one
+number per channel, and reading memory is most of a texture's cost. Grey textures have one channel. Before the first row
+and column there is one more, for the texels beyond the edge: those of the other side, or on a cube the first ones
+again.
+
+After each texture come its smaller copies (a mipmap), each half as wide, from which far surfaces are read: interpolated
+between the two copies nearest in size to a pixel, as OpenGL does.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ..physics.algebra.spatial import dot
 from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
-MOST = 2**24  # texels of a texture and its copies, a number of each channel each
+MOST = 2**24  # texels of a texture and its copies, each one number per channel
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,14 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         textures.append(Texture(faces, at, stack.shape[3], stack.shape[2], stack.shape[1], before))
         parts += [copy.ravel() for copy in copies]
         at += stack.shape[3] * sum(sizes)
-    parts.append(np.zeros(3 * CUBE, np.uint32))  # behind the last copy something is read, but not used
+    parts.append(np.zeros(3 * CUBE, np.uint32))  # numbers after the last copy are read, but not used
     return tuple(textures), np.concatenate(parts).view(np.int32)
 
 
 def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
-    """Return texels with those to the right, below, and right below, a byte each from the lowest on.
+    """Pack each texel with those to its right, below, and right below into one number, a byte each from the lowest on.
 
-    images: (faces, height, width, channels). There is one more row, and one more column, before the first.
+    images: (faces, height, width, channels). The result has one more row, and one more column, before the first.
     """
     mode: Any = "wrap" if repeats else "edge"
     texels = np.pad(np.floor(images + 0.5).astype(np.uint32), ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
@@ -85,7 +87,7 @@ def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
 def _copies(stack: np.ndarray) -> list[np.ndarray]:
     """Return images (faces, height, width, 3) and their copies down to one texel.
 
-    Each is read from the one before between four texels, as Mesa makes them: of an odd size it leaves texels out.
+    Each is interpolated from the one before, between four texels, as Mesa does it: if a size is odd, some are left out.
     """
     out = [stack]
     while max(out[-1].shape[1:3]) > 1:
@@ -115,13 +117,16 @@ def sample(texels: Any, texture: Texture, place: Sequence[Scalar], change: Seque
 def sample_cube(
     texels: Any, texture: Texture, way: Sequence[Scalar], change: Sequence[Sequence[Scalar]]
 ) -> list[Scalar]:
-    """Return the colour of a cube where a way from its centre leaves it. change: of the way, along both axes."""
+    """Return the colour of a cube where a ray from its centre leaves it.
+
+    change: how the ray changes from a pixel to the next one, along both axes of the picture.
+    """
     size = [absolute(x) for x in way]
     along_x = logical_and(size[0] >= size[1], size[0] >= size[2])
     along_y = size[1] >= size[2]
 
     def of_face(values: Sequence[Scalar], signs: Sequence[Scalar]) -> list[Scalar]:
-        """Return what grows out of the face, along its s and along its t."""
+        """Return a vector's components out of the face, along its s, and along its t."""
         x, y, z = values
         out = [sign * value for sign, value in zip(signs, values, strict=True)]
         s = select(along_x, -1.0 * signs[0] * z, select(along_y, x, signs[2] * x))
@@ -147,19 +152,19 @@ def _filtered(
 ) -> list[Scalar]:
     """Return the colour at a place of a face, from 0 to 1 along both axes.
 
-    Places in memory are whole numbers of the processor, and in range whatever the numbers are, NaN, too.
+    Places in memory are computed as the processor's integers, and are in range whatever the numbers are, even NaN.
     """
     last = len(texture.levels) - 1
     place = [clip(x, 0.0, 1.0) for x in place]
     pixel = clip(maximum(*(dot(step, step) for step in change)), 1.0, 4.0**last)  # its size in texels, squared
-    level = halved(exponent(pixel), 1)  # which copy: its texels are 2**level of the texture's
+    level = halved(exponent(pixel), 1)  # which copy: its texels are 2**level times as wide as the texture's
     first: Whole = texture.levels[0]
-    for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
+    for k in range(1, last + 1):  # cheaper than a table, which each pixel would read at its own place
         first = choose_whole(pixel >= 4.0**k, texture.levels[k], first)
 
     def sizes(level: Whole) -> list[Whole]:
         found = [halved(n, level) for n in (texture.width, texture.height)]
-        least = texture.faces == CUBE or texture.width == texture.height  # only of copies after the last is it 0
+        least = texture.faces == CUBE or texture.width == texture.height  # then a size is 0 only after the last copy
         return found if least else [at_least(n, 1) for n in found]
 
     colour, following = _between(texels, texture, first, sizes(level), face, place)
@@ -173,7 +178,7 @@ def _filtered(
 
 
 def _above(square: Scalar) -> Scalar:
-    """Return by how much the logarithm to base 2 of a root is above a whole number, to 1e-4, which is not seen."""
+    """Return how far log2(sqrt(square)) is above a whole number, with an error of 1e-4, which is not seen."""
     t, odd = split_exponent(square)[0] - 1.0, as_scalar(is_odd(exponent(square)))
     return 0.5 * (odd + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807)))
 

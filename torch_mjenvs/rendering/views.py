@@ -35,11 +35,11 @@ from .lights import Light
 from .scene import FINE, FOUR, GEOM, MOST_CELLS, Drawn, Scene, count
 from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
 
-HIGH = 4.0  # how many cells of a plane a camera is above it when any point may be lit itself
+HIGH = 4.0  # in cells of a plane: if the camera is this high above it, each point may be lit by itself
 
 
 def kind_of(m: Model, drawn: Drawn) -> Kind:
-    """Return the kind of what is drawn. Of a height field and a mesh each is its own; a mesh is met by `meshes`."""
+    """Return a shape's kind. Each height field and each mesh has its own; how rays meet a mesh is in `meshes`."""
     if drawn.tree:
         balls = corners(drawn.tree.low, drawn.tree.high)
         return Kind(12, lambda size, start, turn: [*start, *turn], _no_mesh, lambda size: balls, _no_mesh)
@@ -61,7 +61,7 @@ def _no_mesh(*_: Any) -> Any:
 
 
 def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
-    """A point of the surface faces as its triangle does; of the sides and the base, outwards."""
+    """A point of the surface faces as its triangle does; one of the sides or the base faces outwards."""
     at, (width, length, _, _) = point_at(n, way, depth), field.size
     rise = [surface(field, at[0] + x, at[1] + y) - surface(field, at[0], at[1]) for x, y in ((1e-3, 0.0), (0.0, 1e-3))]
     on_top = absolute(at[2] - surface(field, at[0], at[1])) < 1e-3 * (width + length)
@@ -78,7 +78,7 @@ def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[
 def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[Scalar]:
     """Return the numbers that a picture keeps: see `Scene.size` and `View`.
 
-    lights_at: the positions of lights, in their bodies' frames, that are not where the model has them, by number.
+    lights_at: by number, the positions, in their bodies' frames, of lights that are not where the model has them.
     """
     if lights_at:
         places: dict[int, Any] = {k: tuple(x) for k, x in lights_at.items()}
@@ -105,7 +105,7 @@ Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
 
 
 def placements(m: Model, d: Data, scene: Scene) -> list[Placed]:
-    """Return where all that is drawn is."""
+    """Return position, orientation and size of everything that is drawn."""
     rods: dict[tuple[int, int], list[tuple[Vec, Vec, Scalar]]] = {}
     out: list[Placed] = []
     for x in scene.drawn:
@@ -124,7 +124,7 @@ def placements(m: Model, d: Data, scene: Scene) -> list[Placed]:
 def _of_all(
     m: Model, scene: Scene, placed: list[Placed], compute: Callable[[Kind, Vec, Vec, Vec], list[Scalar]]
 ) -> list[list[Scalar]]:
-    """Return what `compute(kind, pos, mat, size)` gives of all that is drawn: shapes of a kind take one code."""
+    """Return `compute(kind, pos, mat, size)` of everything that is drawn. Shapes of one kind share code."""
     alike: dict[Any, list[int]] = {}
     for k, x in enumerate(scene.drawn):
         alike.setdefault(x.shape if x.shape in KINDS else (k,), []).append(k)
@@ -145,9 +145,11 @@ def _of_all(
 def _view(
     m: Model, d: Data, scene: Scene, placed: list[Placed], place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
 ) -> list[Scalar]:
-    """Return of all that is drawn its bounds and what its kind needs, what bounds all but planes, and where lights are.
+    """Return a view's numbers: each shape's bounds and what its kind needs, the bounds of all but planes, and the
+    lights.
 
-    eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
+    eye: the camera's own position and direction, which are also those of its light. number: that of the view; 0 is the
+    camera's own.
     """
     shining: list[list[Scalar]] = []
     for light in scene.lights:
@@ -181,7 +183,7 @@ def _view(
 def corner_lights(
     scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
 ) -> list[Scalar]:
-    """Return what a plane of four cells throws back at its nine corners, group by group of lights, row by row."""
+    """Return what a plane of four cells reflects at its nine corners, by group of lights, then row by row."""
     surface = plane.surface
     assert surface is not None
     gloss, found = (surface.specular, surface.shininess, surface.emission), []
@@ -195,10 +197,11 @@ def corner_lights(
 def even_light(
     scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
 ) -> list[Scalar]:
-    """Return what a plane throws back of far lights where none has a highlight, group by group, and where they may.
+    """Return what a plane reflects of directional lights away from highlights, group by group, and where highlights may
+    be.
 
-    That is of each a direction, in the camera's axes, and how many metres to go round it: for MuJoCo's highlights are
-    those of the corners of cells.
+    The latter is, for each highlight, a direction in the camera's axes, and a margin about it in metres, since MuJoCo
+    computes highlights at the corners of cells.
     """
     surface, glints = plane.surface, scene.glints(plane)
     assert surface is not None and glints is not None
@@ -226,14 +229,15 @@ def cells_of(scene: Scene, plane: Drawn, halves: Vec) -> list[Scalar]:
 
 
 def is_high(start: Vec, cells: Vec) -> Mask:
-    """Whether a camera at `start` is so high above a plane that any point of it may be lit itself."""
+    """Return whether a camera at `start` is so high above a plane that each of its points may be lit by itself."""
     return start[2] > HIGH * maximum(*cells)
 
 
 def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light, axes: Vec) -> list[Scalar]:
-    """Return of a light that casts shadows its axes, in the camera's, and what bounds each shape as it sees them.
+    """Return the axes of a light that casts shadows, in the camera's, and the bounds of each shape as the light sees
+    it.
 
-    It looks along -z of its axes, as a camera does.
+    The light looks along -z of its axes, as a camera does.
     """
     pos, way = lights.pose(m, d, light)
     back = [-1.0 * x for x in normalize(way, [0.0, 0.0, -1.0])]
@@ -256,10 +260,10 @@ def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light,
 class View:
     """The numbers of one view, as `see` left them.
 
-    `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
-    position and direction. `laid` has of planes how a texture lies on them, `kept` the light at the corners of four
-    cells, or the even one, `mixed` the colours that are not always the same; `meshes` is the table of the scene's
-    meshes.
+    `shapes` has each shape's bounds and own numbers, `around` the bounds of all but planes, `lights` each light's
+    position and direction. By number of the shape, `laid` has how a texture lies on a plane, `kept` the light at the
+    corners of a plane's four cells or its even light, and `mixed` the colours that change. `meshes` is the table of the
+    scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
@@ -298,11 +302,12 @@ def look(
     beyond: Scalar,
     there: Mapping[int, Mask] | None = None,
 ) -> tuple[Scalar, Scalar, Any, Any, Scalar]:
-    """Return what the ray (x, y, -1) of a pixel meets first, beyond a depth, of these numbers of what is drawn.
+    """Return what the ray (x, y, -1) of a pixel meets first beyond a depth, among the shapes of these numbers.
 
-    It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
-    camera's `far` and -1 where it meets nothing; what is NaN nothing meets. `there` has of some planes whether they
-    count. What cannot be in any pixel of a vector is skipped, all but planes at once where none of it can.
+    That is the depth in metres, the shape's number, the object's number and mjtObj, and a mesh's triangle; if it meets
+    nothing, the camera's `far` and -1. Nothing meets a shape that is NaN. A plane in `there` counts only where its mask
+    is true. Shapes that can be in no pixel of a vector are skipped; if that holds for all but planes, these are skipped
+    at once.
     """
     way = [x, y, -1.0]
     found: list[Any] = [scene.camera.far, -1.0, -1, -1, *([-1.0] if scene.has_meshes else [])]
@@ -320,7 +325,7 @@ def look(
                 depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
             else:
                 depth = kind_of(m, drawn).enter(list(own), way)
-            nearest = logical_and(depth >= beyond, depth <= c[0])  # of two in one place MuJoCo shows the last
+            nearest = logical_and(depth >= beyond, depth <= c[0])  # of two shapes in one place MuJoCo shows the last
             new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 

@@ -144,7 +144,7 @@ class TerrainGenerator:
         of the spec is the scene that its own simulation runs, too.
         """
         low, high = float(self.heights.min()), float(self.heights.max())
-        rise = max(high - low, self.vertical_scale)  # MuJoCo wants some
+        rise = max(high - low, self.vertical_scale)  # MuJoCo requires more than 0
         sides = [side + 2 * self.border_width for side in self.extent]
         data = (self.heights.T - low) / rise
         spec.add_hfield(

@@ -32,7 +32,7 @@ class HalfCheetah(Task):
         """Load the model, without MuJoCo's warning that Gymnasium's own file uses a deprecated attribute,
         `settotalmass`.
 
-        Warnings of a model that is made from a specification are Python's and go to no log file. A user's file is
+        If a model is compiled from an MjSpec, MuJoCo's warnings are Python's, and go to no log file. A user's file is
         loaded as any other.
         """
         if self.xml_file != HalfCheetah.xml_file:

@@ -10,7 +10,8 @@ from ...physics.model.model import Model
 from ...scalar import Random, Scalar, atan2, maximum, minimum, select, sqrt
 from .base import Outcome, Task, World, squared, uniform_noise
 
-FAR, WIDE, NEAR = 0.3, 0.2, 0.17  # the object starts behind the goal, within this far and wide, but not so near
+# Metres: the object starts up to FAR behind the goal, at most WIDE beside it, not within NEAR.
+FAR, WIDE, NEAR = 0.3, 0.2, 0.17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Pusher(Task):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return a state with the object anywhere that is far enough from the goal.
 
-        Gymnasium draws the object's place until it is; here one draw does, with the same distribution.
+        Gymnasium redraws the object's place until it is; here one draw suffices, with the same distribution.
         """
         qvel = uniform_noise((0.0,) * (m.nv - 4), rng, 0.005)
         return [*m.qpos0[:-4], *_object_place(rng), 0.0, 0.0], qvel + [0.0] * 4
@@ -58,8 +59,9 @@ class Pusher(Task):
 def _object_place(rng: Random) -> list[Scalar]:
     """Return y and x of the object, uniform in a rectangle without the half disc at the middle of one edge.
 
-    A strip at x from the middle is FAR - depth(x) long. So x is where the area up to it has the drawn share of the
-    whole: by Newton's method from the far end, where it converges without overshooting, to all digits in 6 steps.
+    The strip at distance x from the middle is FAR - depth(x) long. x is chosen so that the area up to it is the drawn
+    share of the whole. Newton's method finds it from the far end, where it converges without overshooting, to all
+    digits in 6 steps.
     """
     share, side, along = rng.uniform(), rng.uniform(-1.0, 1.0), rng.uniform()
     x: Scalar = WIDE

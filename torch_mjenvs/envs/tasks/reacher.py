@@ -35,7 +35,7 @@ class Reacher(Task):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return a state with the target uniform in a disc.
 
-        Gymnasium draws targets from a square until one lies in the disc; here one draw does, with the same
+        Gymnasium draws targets from a square until one lies in the disc; here one draw suffices, with the same
         distribution.
         """
         qpos = uniform_noise(m.qpos0[:-2], rng, 0.1)

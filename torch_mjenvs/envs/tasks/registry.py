@@ -53,11 +53,11 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reserved: Collection[str]) -> Task:
-    """Return the task to be run: an instance, with these fields changed, or a class, called with them. A name stands
-    for either: one of Gymnasium's tasks, dm_control's, or MuJoCo Playground's.
+    """Return the task to be run: a given instance with these fields changed, or an instance of a given class made with
+    these arguments. A name stands for one of Gymnasium's tasks, dm_control's, or MuJoCo Playground's.
 
-    Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where a task's
-    argument has the name of one of the environment's own; ValueError for an unknown name.
+    Raises TypeError for an argument that the task does not take, or cannot take once it is made, and if one of the
+    task's arguments has the name of one of the environment's own; ValueError for an unknown name.
     """
     if isinstance(task, str):
         known: dict[str, Task | type[Task]] = {**TASKS, **SUITE, **PLAYGROUND}
@@ -100,8 +100,8 @@ def arguments_of(kind: type[Task]) -> tuple[list[str], bool]:
 def changed(task: Task, arguments: Mapping[str, Any]) -> Task:
     """Return a copy of the task with some fields changed, and `__post_init__` run anew.
 
-    Whatever else was put on the task stays; `dataclasses.replace` would lose it. Raises TypeError for a task that is
-    not made from its fields alone: what else follows from them cannot be known.
+    Other attributes that were set on the task stay; `dataclasses.replace` would lose them. Raises TypeError for a task
+    that is not made from its fields alone, since what else depends on them cannot be known.
     """
     kind = type(task)
     accepted, any_other = arguments_of(kind)
