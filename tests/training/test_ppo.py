@@ -261,7 +261,7 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
 def test_ppo_runs(tmp_path):
     run = python("-m", "torch_mjenvs", "train", *SMALL, "--out", str(tmp_path), folder=tmp_path)
     assert run.returncode == 0, run.stderr
-    scores = re.findall(r"score in (\S+): (-?\d+) ± (\d+)", run.stdout)
+    scores = re.findall(r"score in (\S+): (-?[\d.]+) ± ([\d.]+)", run.stdout)
     assert [name for name, *_ in scores] == ["TorchHopper-v0", "Hopper-v5"]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((tmp_path / "result.json").read_text())

@@ -57,7 +57,7 @@ class Kept:
 
     def save_best(self, evaluation: float) -> None:
         """Save the policy as OUT/best.pt if it did better in this evaluation than in all before."""
-        before = [mean for _, _, mean in self.history["evaluations"][:-1]]
+        before = [mean for _, _, mean in self.history["evaluations"][:-1] if math.isfinite(mean)]
         if evaluation > max(before, default=-math.inf):
             about = {"frames": self.agent.frames_seen, "evaluation": evaluation}
             save(policy_entries(self.agent, self.run) | {"about": about}, self.out / "best.pt")

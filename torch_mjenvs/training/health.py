@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
+MOST_REWARD = 1e18  # squares of more are beyond float32
+
+
+def count_bad_rewards(reward: Tensor) -> Tensor:
+    """Return how many rewards are not finite, or beyond MOST_REWARD, as a tensor on the rewards' device."""
+    return torch.sum(~(reward.abs() <= MOST_REWARD))
+
 
 @dataclass(frozen=True)
 class Faults:
@@ -12,6 +22,7 @@ class Faults:
     bad_states: int = 0  # steps after which a world's state or action was not finite, or beyond 1e10: its episode ended
     bad_updates: int = 0  # updates whose losses or gradient were not finite
     bad_weights: int = 0  # numbers of the networks that are not finite
+    bad_rewards: int = 0  # steps whose reward was not finite, or beyond MOST_REWARD
 
     def __add__(self, other: Faults) -> Faults:
         mine, theirs = vars(self), vars(other)
@@ -19,6 +30,9 @@ class Faults:
 
     def divergence(self, frames: int) -> str | None:
         """Return why an iteration of this many frames shows that the run has diverged; None if it does not."""
+        if self.bad_rewards:
+            many = f"{self.bad_rewards:,} of {frames:,} steps"
+            return f"in {many}, the task's reward was not finite or beyond {MOST_REWARD:g}"
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:

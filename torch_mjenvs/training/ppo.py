@@ -44,7 +44,7 @@ from .compiled import (
     why_not,
 )
 from .episodes import Episodes, now, random_state, set_random_state
-from .health import Faults
+from .health import Faults, count_bad_rewards
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
 from .seen import Seen
 from .settings import SETTINGS as TABLES
@@ -147,8 +147,9 @@ class PPO:
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
 
-        # Of an iteration: steps into bad states, and updates whose losses or gradient were not finite.
-        self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
+        # Of an iteration: steps into bad states, bad rewards, and updates whose losses or gradient were not finite.
+        zeros = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(3))
+        self.bad_states, self.bad_rewards, self.bad_updates = zeros
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * total, sum(self.columns), device=device) for _ in range(2))
@@ -252,7 +253,9 @@ class PPO:
         """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
         s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
+        self.bad_rewards.copy_(count_bad_rewards(data["reward"]))
         self.share.add(self.bad_states)
+        self.share.add(self.bad_rewards)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data, done)
@@ -439,7 +442,8 @@ class PPO:
         """Count what went wrong in the last iteration. The size of the noise and its inverse must be finite, too."""
         log_std = self.net.log_std
         finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
-        return Faults(*torch.stack([self.bad_states, self.bad_updates, (~finite).sum()]).tolist())
+        counts = torch.stack([self.bad_states, self.bad_updates, (~finite).sum(), self.bad_rewards])
+        return Faults(*counts.tolist())
 
     def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`.

@@ -27,7 +27,7 @@ from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
-from .scores import Score, first_episodes, scores, show
+from .scores import Score, figures, first_episodes, scores, show
 from .settings import MEANINGS, RULES, SETTINGS, settings, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
@@ -179,17 +179,17 @@ def train(
             history["faults"] = asdict(faults + found)
             if agent.finished:
                 values["return"] = float(np.mean(list(agent.finished)))
-                history["curve"].append([round(seconds, 2), frames, round(values["return"], 2)])
+                history["curve"].append([round(seconds, 2), frames, values["return"]])
             bar.set_postfix_str(_postfix(values.get("return"), faults + found), refresh=False)
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
                 values["evaluation"] = evaluation(agent)
-                history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
-                kept.save_best(history["evaluations"][-1][2])
+                history["evaluations"].append([round(seconds, 2), frames, values["evaluation"]])
+                kept.save_best(values["evaluation"])
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
-                raise SystemExit(_diverged(why, agent, kept))
+                raise SystemExit(_diverged(why, bool(found.bad_rewards), agent, kept))
             stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
             if due:
                 kept.save(time.perf_counter() - start)
@@ -203,13 +203,15 @@ def train(
 
 
 def _postfix(mean: float | None, faults: Faults) -> str:
-    return ", ".join(filter(None, ("" if mean is None else f"return {mean:,.0f}", str(faults))))
+    return ", ".join(filter(None, ("" if mean is None else f"return {figures(mean)[0]}", str(faults))))
 
 
-def _diverged(why: str, agent: Agent, kept: Kept) -> str:
-    rate = f"{agent.settings.learning_rate:g}"
+def _diverged(why: str, by_reward: bool, agent: Agent, kept: Kept) -> str:
+    where = f"after {agent.frames_seen:,} frames: {why}"
+    if by_reward:
+        return f"the run ended {where}. Mend the task's reward; a lower --learning-rate does not help"
     return (
-        f"the run diverged after {agent.frames_seen:,} frames: {why}. Try a --learning-rate below {rate}; "
+        f"the run diverged {where}. Try a --learning-rate below {agent.settings.learning_rate:g}; "
         f"with --resume --out {kept.out}, it goes on from {kept.frames:,} frames"
     )
 
@@ -256,7 +258,7 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
 def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     """Print the scores, and save them with the run's `record` in OUT/result.json."""
     show(found)
-    record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
+    record |= {"scores": {name: one.returns.tolist() for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
     named = {name: one.named for name, one in found.items() if one.named}
     if named:

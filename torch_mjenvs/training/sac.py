@@ -30,7 +30,7 @@ from ..envs.vector_env import TorchVectorEnv
 from ..networks.layers import EPS
 from ..policy import ACTIVATIONS
 from .episodes import Episodes, now, random_state, set_random_state
-from .health import Faults
+from .health import Faults, count_bad_rewards
 from .networks import Adam, RunningMoments
 from .seen import Seen
 from .settings import tabled
@@ -179,8 +179,9 @@ class SAC:
         self.frames_seen = self.frames_before = 0
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.found = torch.zeros(len(MEASURES), device=device)  # means over the last iteration's updates
-        # Of an iteration: steps into bad states, and updates whose losses were not finite.
-        self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
+        # Of an iteration: steps into bad states, bad rewards, and updates whose losses were not finite.
+        zeros = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(3))
+        self.bad_states, self.bad_rewards, self.bad_updates = zeros
         self.at_random = torch.ones((), dtype=torch.bool, device=device)  # a tensor: the graph of a rollout reads it
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, s.horizon)
 
@@ -220,6 +221,7 @@ class SAC:
         A truncated episode would have gone on: the next observation of its last step, too, is the one before the reset.
         """
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
+        self.bad_rewards.copy_(count_bad_rewards(data["reward"]))
         done = data["terminated"] | data["truncated"]
         self.episodes.record(self.episodes.add(data["reward"], done), done, data)
         frames = self.settings.num_envs * self.settings.horizon
@@ -293,7 +295,7 @@ class SAC:
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration."""
         bad = torch.stack([(~x.isfinite()).sum() for x in (*self.parameters, self.log_alpha.exp())]).sum()
-        return Faults(*torch.stack([self.bad_states, self.bad_updates, bad]).tolist())
+        return Faults(*torch.stack([self.bad_states, self.bad_updates, bad, self.bad_rewards]).tolist())
 
     def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`."""

@@ -201,13 +201,24 @@ def interval(returns: Tensor) -> float:
     return float(1.96 * returns.std() / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
 
 
+def figures(*numbers: float) -> list[str]:
+    """Return numbers as texts with as many decimals each: three significant figures of the largest."""
+    size = max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
+    decimals = min(12, max(0, 2 - math.floor(math.log10(size)))) if size else 0
+    return [f"{x:,.{decimals}f}" for x in numbers]
+
+
 def show(found: Mapping[str, Score]) -> None:
     """Print the scores, one line per task, followed by the means of what the task names."""
     for name, one in found.items():
-        returns, bad = one.returns, one.bad_states
-        spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"
-        spread, many = (spread, many) if len(returns) > 1 else ("", "1 episode")
-        ended = f", {bad} of them ended by a bad state" if bad else ""
-        print(f"score in {name}: {returns.mean():.0f}{spread} ({many}, mean action{ended})")
+        returns = one.returns
+        many, notes = f"{len(returns)} episodes" if len(returns) > 1 else "1 episode", ["mean action"]
+        mean, spread = figures(float(returns.mean()), interval(returns))
+        if one.bad_states:
+            notes.append(f"{one.bad_states} of them ended by a bad state")
+        if wrong := int((~returns.isfinite()).sum()):
+            notes.append(f"{wrong} of them with a reward that is not finite")
+        mean += f" ± {spread}" if len(returns) > 1 else ""
+        print(f"score in {name}: {mean} ({many}, {', '.join(notes)})")
         for entry, x in one.named.items():
             print(f"  {entry}: {x.mean():.4g}")
