@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .expr import Expr, current, node, remainder
 
-# Each table: float32, float64. pi / 2 and log 2 come as a number and what it lacks.
+# Each table: float32, float64. pi / 2 and log 2 are each a rounded number and what it lacks.
 _HALF_PI = {
     "float32": (1.5707963705062866, -4.371138828673793e-08),
     "float64": (1.5707963267948966, 6.123233995736766e-17),
@@ -82,7 +82,7 @@ _Result = TypeVar("_Result")
 
 
 def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Let the trace record of which function a result is, whose derivative is not to be that of the polynomials."""
+    """Let the trace record which function a result comes from: its derivative must not be that of the polynomials."""
 
     @functools.wraps(function)
     def noting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -113,7 +113,7 @@ def cos(x: Expr) -> Expr:
 
 
 def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
-    """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
+    """Return sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
     masks that would swap and negate.
@@ -159,7 +159,7 @@ def tanh(x: Expr) -> Expr:
 
 
 def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
-    """p and n, where e to the power of x is (1 + p) 2**n."""
+    """Return p and n, where e to the power of x is (1 + p) 2**n."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     most, least = (127.0, -87.33654) if dtype == "float32" else (1023.0, -708.3964185322641)
@@ -208,7 +208,7 @@ def acos(x: Expr) -> Expr | float:
 
 
 def fmod(x: Any, y: Any) -> Expr | float:
-    """C's fmod, of the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
+    """Return C's fmod, with the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
     left = remainder(x, y)
     return _select(x < 0.0, -left, left)
 

@@ -9,13 +9,13 @@ ROWS = 12  # of a block, at most
 
 
 def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = False) -> None:
-    """Write a product, of pairs of bfloat16 where that is said.
+    """Write a product; of pairs of bfloat16 if `pairs` is True.
 
     Blocks are as large as this many vector registers allow: 24 of 32 hold sums, or 12 of 16.
     """
     sums = registers * 3 // 4
     vectors, few = -(-step.out.columns // text.lanes), step.out.columns % text.lanes
-    whole = step.out.row >= vectors * text.lanes  # nothing else stands where a row's last vector reaches to
+    whole = step.out.row >= vectors * text.lanes  # a row's last vector reaches over nothing else
     groups = even(vectors, 4 if registers == 32 else 2)
     last = len(groups) - 1
     wide = runs(groups if whole or not few else groups[:last])
