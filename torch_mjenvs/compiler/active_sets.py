@@ -189,7 +189,7 @@ def fold_each(
     return rebuild(results_of(_for_each(which, lambda i, c: Iteration(body(i, c)), carry, arrays)))
 
 
-Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # of a number, to each total: (index, value)
+Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # for a number: by list of totals, (index, value)
 
 
 def add_each(which: Any, body: Additions, totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:

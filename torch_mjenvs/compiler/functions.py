@@ -239,7 +239,7 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         together = torch.cat(bars, -1)
-        length = torch.linalg.vector_norm(together, dim=-1, keepdim=True, dtype=torch.float64)  # which holds its square
+        length = torch.linalg.vector_norm(together, dim=-1, keepdim=True, dtype=torch.float64)  # can hold its square
         scale = (ctx.bound / length).clamp(max=1.0).to(together.dtype)  # of 0: infinity, which is clamped
         return None, *(x * scale for x in bars)
 

@@ -51,7 +51,8 @@ def sqrt(x: Scalar) -> Scalar:
     if type(x) is Expr:
         return node("sqrt", x)
     if isinstance(x, torch.Tensor):
-        # The derivative is 0 at 0, not infinite: so it makes no NaN where the root goes into a branch not taken.
+        # The derivative at 0 is 0, not infinite, so that it makes no NaN if the root is used in a branch that is not
+        # taken.
         return torch.where(x == 0, 0.0, torch.sqrt(torch.where(x == 0, 1.0, x)))
     return _m.sqrt(x) if x >= 0 else _m.nan
 
@@ -92,7 +93,7 @@ def log(x: Scalar) -> Scalar:
 
 
 def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
-    """m, from 1 to below 2, and a whole number k, so that a positive normal x is m 2**k."""
+    """Return m, from 1 to below 2, and a whole number k with x = m 2**k, for a positive normal x."""
     if type(x) is Expr:
         return node("mantissa", x), node("i2f", node("exponent", x))
     if isinstance(x, torch.Tensor):
@@ -252,19 +253,19 @@ def quotient(a: Scalar, b: Scalar) -> Scalar:
 
 
 def rounded(x: Scalar) -> Scalar:
-    """Return x; if it is a product, no sum takes it up."""
+    """Return x; if it is a product, it is rounded by itself, and not fused with a sum."""
     return node("rounded", x) if type(x) is Expr and x.op in ("mul", "neg") else x
 
 
 def opaque(x: Scalar) -> Scalar:
-    """Return x, of which the code after it knows no more than of an array's entry: neither how it was made, nor what
-    it is if it is known.
+    """Return x as a value of which the code after it knows no more than of an array's entry: neither how it was
+    computed nor, if it is a constant, which.
     """
     return node("rounded", x) if is_tracing() else x
 
 
 def sign(x: Scalar) -> Scalar:
-    """1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
+    """Return 1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
     return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
 
 
@@ -290,7 +291,9 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:
-    """The dtype for constants: torch's default, or float64 where that would round them, since they may meet float64."""
+    """Return the dtype for constants: torch's default, or float64 where that would round them, since they may meet
+    float64.
+    """
     default = torch.get_default_dtype()
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 

@@ -19,7 +19,9 @@ LEAVES = ("phi", "counter", "load")
 
 
 def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
-    """The live nodes of every region, operands before their users. `homes`: where what is loaded late belongs."""
+    """Return the live nodes of every region, operands before their users. homes: the regions in which late loads are
+    done.
+    """
     task = _Task(program.live, {value for _, _, value in program.stores if type(value) is Expr}, homes)
     _Region(program.trace.top, task)
     return task.orders

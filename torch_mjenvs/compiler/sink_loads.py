@@ -22,7 +22,7 @@ Homes = dict[Expr, Region]
 
 
 def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
-    """The regions in which late loads are to be: of what a block stores, that block or one around it."""
+    """Return the regions in which late loads are done; for what a block stores, this is that block or one around it."""
     stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
     late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}
     if not late:
@@ -40,7 +40,7 @@ def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
 
 
 def _uses(program: Program) -> Iterator[tuple[object, Region]]:
-    """Every value that is read, and where."""
+    """Yield every value that is read, and where."""
     for e in program.live:
         for x in e.args:
             yield x, e.region
@@ -54,7 +54,7 @@ def _uses(program: Program) -> Iterator[tuple[object, Region]]:
 
 
 def _path(region: Region | None) -> list[Region]:
-    """The regions around it, itself the last."""
+    """Return the regions around a region, and last the region itself."""
     path = []
     while region is not None:
         path.append(region)

@@ -68,8 +68,8 @@ def holds(x: object) -> bool:
 class Listing:
     """The contents of modules or functions, down to code and constants.
 
-    `items`: constants and names as text, code objects, and the identities of all else, of which `held` has the first
-    meeting. Two listings with equal items are of the same things in the same state.
+    `items`: constants and names as text, code objects, and the identities of all else. `held` has what these are of, in
+    the order in which it was met. Two listings with equal items are of the same things in the same state.
     """
 
     def __init__(self, modules: Iterable[types.ModuleType] = ()) -> None:
@@ -87,12 +87,14 @@ class Listing:
                 # Python and torch's compiler put names with __ there, and an import of a module its own name.
                 if not name.startswith("__") and not (isinstance(x, types.ModuleType) and _is_own(x.__name__)):
                     self.items.append(name)
-                    # Constants are in capitals; other containers hold what the process is at.
+                    # Constants are in capitals; other containers hold the state of the process.
                     self._add(x, type(x) not in MUTABLE or name.isupper())
         self._seen = self._places()
 
     def is_current(self) -> bool:
-        """True if nothing has been put into another's place since this was listed; which takes a fifth of the time."""
+        """Return whether nothing has been replaced since this was listed. To find out takes a fifth of the time of a
+        listing.
+        """
         now = self._places()
         return len(now) == len(self._seen) and all(map(operator.is_, now, self._seen))
 
@@ -160,7 +162,7 @@ class Listing:
             self._add(x)
 
     def digest(self) -> str:
-        """A digest that for the same contents is the same in every process, wherever the package lies."""
+        """Return a digest that is the same in every process for the same contents, wherever the package lies."""
         numbers = {key: k for k, key in enumerate(self.held)}
         parts = [f"{sys.version} numpy {numpy.__version__}"]
         for item in self.items:
@@ -186,7 +188,7 @@ def _is_own(module: object) -> bool:
 
 
 def _name(x: Any) -> str:
-    """A text that tells things apart whose contents are not looked at, without their addresses."""
+    """Return a text that tells apart things whose contents are not looked at, without their addresses."""
     if isinstance(x, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{x.__module__}.{x.__qualname__}"
     if isinstance(x, types.ModuleType):
@@ -197,7 +199,7 @@ def _name(x: Any) -> str:
 
 
 def _code(code: types.CodeType) -> Iterator[str]:
-    """List what decides what a code object does, without where it stood."""
+    """List what decides what a code object does, but not where it stood in a file."""
     yield f"{code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars} {len(code.co_consts)}"
     yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
     yield code.co_code.hex()

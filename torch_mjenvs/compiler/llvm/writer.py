@@ -85,7 +85,7 @@ class Writer(Text):
         self.names: dict[Expr, str] = {}
         self.late = self._late()
         self.active_sets: dict[Expr, ActiveSet] = {}
-        self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
+        self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
