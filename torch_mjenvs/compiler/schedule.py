@@ -73,7 +73,7 @@ class _Region:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written
         self.written |= written
-        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # as it was before
+        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # these must precede the loop
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
         for arg in record.iter_args:
             needs |= dict.fromkeys(x for x in (arg.before, arg.after) if x in task.live)

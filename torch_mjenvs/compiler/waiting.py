@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 SECONDS = 1.0  # from one look to the next
 SHARED, ALONE = 0.1, 0.02  # shares of its time that a thread stood in line: above the first, threads sleep; ... ...
-LOOKS = 5  # ... and with less than the second, so many times in a row, we spin again
+LOOKS = 5  # ... below the second for this many looks in a row, they spin again
 AT_LEAST = 0.05  # seconds that a thread must have wanted to run, to tell anything
 STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds that the thread ran, and that it stood in line
-CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by the user: then it is not ours to change
+CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # if the user sets one, it is not ours to change
 
 Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on this many threads
 

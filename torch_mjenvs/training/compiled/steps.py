@@ -60,7 +60,7 @@ class Minibatch:
 
     @property
     def seen(self) -> list[tuple[int, int]]:
-        """Which observations networks see: the first one, and how many; once for networks that see the same."""
+        """The observations that networks see, as (first one, how many); listed once for networks that see the same."""
         return list(dict.fromkeys(network.place for network in self.networks))
 
 
@@ -69,7 +69,7 @@ def flat(m: Matrix) -> Matrix:
     return replace(m, rows=1, columns=m.rows * m.row, row=m.rows * m.row)
 
 
-Turns = tuple[tuple[str, int], ...]  # the number of a part: by how much each turn of some loops raises it
+Turns = tuple[tuple[str, int], ...]  # pairs (a loop's index, by how much each turn raises the number of the part)
 
 
 class Steps:
