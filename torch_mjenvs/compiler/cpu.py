@@ -41,7 +41,7 @@ class Target:
     vector_bytes: int
 
     def machine(self) -> llvm.TargetMachine:
-        """LLVM's maker of code for this target."""
+        """Return LLVM's maker of code for this target."""
         return loader.machine(self.triple, self.cpu, self.features)
 
 

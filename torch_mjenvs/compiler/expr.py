@@ -226,7 +226,7 @@ def remainder(x: Any, y: Any) -> Expr:
 
 
 def _modulo(x: Any, y: Any) -> Expr | float:
-    """Python's x % y, which has the sign of y. One of x, y is traced."""
+    """Return Python's x % y, which has the sign of y. One of x, y is traced."""
     left = remainder(x, y)
     other_signs = (x < 0.0) ^ (y < 0.0)
     beyond: Expr | float = node("select", (left > 0.0) & other_signs, abs(y) - left, left)

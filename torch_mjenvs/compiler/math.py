@@ -96,7 +96,7 @@ def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
 @_elementary
 def sin(x: Expr) -> Expr:
-    """The sine of x. With `cos` of the same x it costs little more than alone.
+    """Return the sine of x. With `cos` of the same x it costs little more than alone.
 
     float32: 1.6 ulp + 2e-15 |x| for |x| <= 1e5, and sin(+-1e5) beyond. float64: 1.6 ulp for |x| <= 1e10.
     Zero has no sign here; infinity gives NaN in float64.
@@ -107,7 +107,7 @@ def sin(x: Expr) -> Expr:
 
 @_elementary
 def cos(x: Expr) -> Expr:
-    """The cosine of x, within the bounds of `sin`."""
+    """Return the cosine of x, within the bounds of `sin`."""
     s, c, a, b = _reduced(x)
     return _fma(a, c, -(b * s))
 
@@ -136,7 +136,8 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
 
 @_elementary
 def exp(x: Expr) -> Expr | float:
-    """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
+    """Return e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above.
+    """
     p, n = _exp_parts(x)
     y = p + 1.0
     return y * node("pow2", node("f2i", n))
@@ -144,7 +145,7 @@ def exp(x: Expr) -> Expr | float:
 
 @_elementary
 def expm1(x: Expr) -> Expr:
-    """e to the power of x, less 1: 3 ulp; infinity above the range."""
+    """Return e to the power of x, less 1: 3 ulp; infinity above the range."""
     p, n = _exp_parts(x)
     power = node("pow2", node("f2i", n))
     return _fma(p, power, power - 1.0)
@@ -152,7 +153,7 @@ def expm1(x: Expr) -> Expr:
 
 @_elementary
 def tanh(x: Expr) -> Expr:
-    """The hyperbolic tangent: 4 ulp."""
+    """Return the hyperbolic tangent: 4 ulp."""
     t = expm1(node("min", 50.0, 2.0 * node("abs", x)))  # in this order a NaN stays one; from 2 * 19.1 on it is 1
     y = t / (t + 2.0)
     return node("select", x < 0.0, -y, y)
@@ -173,7 +174,7 @@ def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
 
 @_elementary
 def log(x: Expr) -> Expr:
-    """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
+    """Return the natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     m = node("mantissa", x)
@@ -188,7 +189,7 @@ def log(x: Expr) -> Expr:
 
 @_elementary
 def log1p(x: Expr) -> Expr:
-    """The natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
+    """Return the natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
     u = node("add", x, 1.0)
     rounded = u - 1.0
     lost = (1.0 - (u - rounded)) + (x - rounded)  # 1 + x = u + lost, exactly
@@ -198,12 +199,12 @@ def log1p(x: Expr) -> Expr:
 
 
 def asin(x: Expr) -> Expr | float:
-    """The angle in [-pi/2, pi/2] whose sine is x: 4 ulp; NaN where |x| > 1."""
+    """Return the angle in [-pi/2, pi/2] whose sine is x: 4 ulp; NaN where |x| > 1."""
     return atan2(x, node("sqrt", (1.0 - x) * (1.0 + x)))
 
 
 def acos(x: Expr) -> Expr | float:
-    """The angle in [0, pi] whose cosine is x: 4 ulp; NaN where |x| > 1."""
+    """Return the angle in [0, pi] whose cosine is x: 4 ulp; NaN where |x| > 1."""
     return atan2(node("sqrt", (1.0 - x) * (1.0 + x)), x)
 
 
@@ -215,7 +216,9 @@ def fmod(x: Any, y: Any) -> Expr | float:
 
 @_elementary
 def atan2(y: Any, x: Any) -> Expr | float:
-    """The angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not count."""
+    """Return the angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not
+    count.
+    """
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))
@@ -233,7 +236,7 @@ def _fma(a: Any, b: Any, c: Any) -> Expr:
 
 
 def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr | float:
-    """The sum of coefficients[k] * x**k."""
+    """Return the sum of coefficients[k] * x**k."""
     total: Expr | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = _fma(total, x, c)

@@ -216,7 +216,7 @@ class Random:
 
 
 def _upper_bits(word: Word, n: int) -> Scalar:
-    """The upper n bits of a word, as a number."""
+    """Return the upper n bits of a word, as a number."""
     return float(word % 2**32 >> 32 - n) if type(word) is int else node("i2f", node("lshr", word, 32 - n))
 
 
@@ -232,7 +232,7 @@ def _single(x: float) -> float:
 
 
 def _below(x: float, single: bool) -> float:
-    """The next number below x in the precision of the kernel."""
+    """Return the next number below x in the precision of the kernel."""
     if not single:
         return math.nextafter(x, -math.inf)
     if x == 0:

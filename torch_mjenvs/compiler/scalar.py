@@ -47,7 +47,7 @@ def _tensors(*xs: Scalar) -> list[torch.Tensor]:
 
 
 def sqrt(x: Scalar) -> Scalar:
-    """The square root of x; NaN where x is negative."""
+    """Return the square root of x; NaN where x is negative."""
     if type(x) is Expr:
         return node("sqrt", x)
     if isinstance(x, torch.Tensor):
@@ -58,35 +58,35 @@ def sqrt(x: Scalar) -> Scalar:
 
 
 def absolute(x: Scalar) -> Scalar:
-    """The absolute value of x."""
+    """Return the absolute value of x."""
     if type(x) is Expr:
         return node("abs", x)
     return torch.abs(x) if isinstance(x, torch.Tensor) else abs(x)
 
 
 def sin(x: Scalar) -> Scalar:
-    """The sine of x, in radians."""
+    """Return the sine of x, in radians."""
     if type(x) is Expr:
         return _traced.sin(x)
     return torch.sin(x) if isinstance(x, torch.Tensor) else _m.sin(x)
 
 
 def cos(x: Scalar) -> Scalar:
-    """The cosine of x, in radians."""
+    """Return the cosine of x, in radians."""
     if type(x) is Expr:
         return _traced.cos(x)
     return torch.cos(x) if isinstance(x, torch.Tensor) else _m.cos(x)
 
 
 def exp(x: Scalar) -> Scalar:
-    """e to the power of x."""
+    """Return e to the power of x."""
     if type(x) is Expr:
         return _traced.exp(x)
     return torch.exp(x) if isinstance(x, torch.Tensor) else _m.exp(x)
 
 
 def log(x: Scalar) -> Scalar:
-    """The natural logarithm of a positive x."""
+    """Return the natural logarithm of a positive x."""
     if type(x) is Expr:
         return _traced.log(x)
     return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
@@ -104,7 +104,7 @@ def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def expm1(x: Scalar) -> Scalar:
-    """e to the power of x, minus 1, accurate to rounding also near 0."""
+    """Return e to the power of x, minus 1, accurate to rounding also near 0."""
     if type(x) is Expr:
         return _traced.expm1(x)
     if isinstance(x, torch.Tensor):
@@ -113,7 +113,7 @@ def expm1(x: Scalar) -> Scalar:
 
 
 def log1p(x: Scalar) -> Scalar:
-    """The natural logarithm of 1 + x, accurate to rounding also near 0; -infinity at -1, NaN below."""
+    """Return the natural logarithm of 1 + x, accurate to rounding also near 0; -infinity at -1, NaN below."""
     if type(x) is Expr:
         return _traced.log1p(x)
     if isinstance(x, torch.Tensor):
@@ -122,14 +122,14 @@ def log1p(x: Scalar) -> Scalar:
 
 
 def tanh(x: Scalar) -> Scalar:
-    """The hyperbolic tangent of x."""
+    """Return the hyperbolic tangent of x."""
     if type(x) is Expr:
         return _traced.tanh(x)
     return torch.tanh(x) if isinstance(x, torch.Tensor) else _m.tanh(x)
 
 
 def asin(x: Scalar) -> Scalar:
-    """The angle in [-pi/2, pi/2] whose sine is x; NaN where x is not in [-1, 1]."""
+    """Return the angle in [-pi/2, pi/2] whose sine is x; NaN where x is not in [-1, 1]."""
     if type(x) is Expr:
         return _traced.asin(x)
     if isinstance(x, torch.Tensor):
@@ -138,7 +138,7 @@ def asin(x: Scalar) -> Scalar:
 
 
 def acos(x: Scalar) -> Scalar:
-    """The angle in [0, pi] whose cosine is x; NaN where x is not in [-1, 1]."""
+    """Return the angle in [0, pi] whose cosine is x; NaN where x is not in [-1, 1]."""
     if type(x) is Expr:
         return _traced.acos(x)
     if isinstance(x, torch.Tensor):
@@ -147,7 +147,7 @@ def acos(x: Scalar) -> Scalar:
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """The angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
+    """Return the angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
     kind = _kind(y, x)
     if kind is Expr:
         return _traced.atan2(y, x)
@@ -172,7 +172,7 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """The smaller of a and b; b where either is NaN."""
+    """Return the smaller of a and b; b where either is NaN."""
     if type(a) is type(b) is float:
         return a if a < b else b
     kind = _kind(a, b)
@@ -185,7 +185,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """The larger of a and b; a where either is NaN."""
+    """Return the larger of a and b; a where either is NaN."""
     if type(a) is type(b) is float:
         return b if a < b else a
     kind = _kind(a, b)
@@ -205,7 +205,7 @@ def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 
 def floor(x: Scalar) -> Scalar:
-    """The largest whole number not above x, as a float; x itself where it is not finite."""
+    """Return the largest whole number not above x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__floor__()
     if isinstance(x, torch.Tensor):
@@ -214,7 +214,7 @@ def floor(x: Scalar) -> Scalar:
 
 
 def ceil(x: Scalar) -> Scalar:
-    """The smallest whole number not below x, as a float; x itself where it is not finite."""
+    """Return the smallest whole number not below x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__ceil__()
     if isinstance(x, torch.Tensor):
@@ -223,7 +223,7 @@ def ceil(x: Scalar) -> Scalar:
 
 
 def round(x: Scalar) -> Scalar:
-    """The whole number nearest to x, as a float, halves to even; x itself where it is not finite."""
+    """Return the whole number nearest to x, as a float, halves to even; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__round__()
     if isinstance(x, torch.Tensor):
@@ -232,7 +232,7 @@ def round(x: Scalar) -> Scalar:
 
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder of x / y with the sign of x, like C's fmod; exact.
+    """Return the remainder of x / y with the sign of x, like C's fmod; exact.
 
     `x % y` has the sign of y, as in Python. NaN where y is 0 or x is infinite, and, in kernels, where |x / y| is
     beyond 2**46 (float32) or 2**104 (float64).
@@ -305,7 +305,7 @@ def _check_mask(m: Any) -> None:
 
 
 def logical_and(*masks: Mask) -> Mask:
-    """A mask that is true where all of these masks are; True if there are none."""
+    """Return a mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for m in masks:
         _check_mask(m)
@@ -318,7 +318,7 @@ def logical_and(*masks: Mask) -> Mask:
 
 
 def logical_or(*masks: Mask) -> Mask:
-    """A mask that is true where any of these masks is; False if there are none."""
+    """Return a mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for m in masks:
         _check_mask(m)
@@ -331,7 +331,7 @@ def logical_or(*masks: Mask) -> Mask:
 
 
 def logical_not(mask: Mask) -> Mask:
-    """A mask that is true where this one is false."""
+    """Return a mask that is true where this one is false."""
     if isinstance(mask, bool):
         return not mask
     _check_mask(mask)

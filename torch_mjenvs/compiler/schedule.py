@@ -65,7 +65,7 @@ class _Region:
         task.orders[region] = self.order
 
     def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
-        """The nodes that must be computed before a block or loop is entered."""
+        """Return the nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
         needs: dict[Any, None] = dict.fromkeys(region_op.args)
         written = {array_of(put.array) for put in record.puts} if isinstance(record, PuttingLoop) else set()

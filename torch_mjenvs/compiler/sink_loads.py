@@ -63,14 +63,14 @@ def _path(region: Region | None) -> list[Region]:
 
 
 def _common(a: Region, b: Region) -> Region:
-    """The innermost region that holds both."""
+    """Return the innermost region that holds both."""
     if a is b:
         return a
     return [x for x, y in zip(_path(a), _path(b), strict=False) if x is y][-1]
 
 
 def _outside(region: Region, loops: set[Region]) -> Region:
-    """The region, or that around the outermost loop that it is in."""
+    """Return a region or, if it is in a loop, the region around the outermost loop."""
     for inner in _path(region):
         if inner in loops:
             assert inner.parent is not None

@@ -30,21 +30,23 @@ WRAPPED = ("fget", "fset", "fdel", "__func__", "func", "__wrapped__")
 
 @functools.cache
 def imported() -> Imported:
-    """The package as it was when this was first called: at the end of its import."""
+    """Return the package as it was when this was first called: at the end of its import."""
     modules = [m for name, m in sorted(sys.modules.items()) if _is_own(name)]
     listing = Listing(modules)
     return Imported(modules, listing, listing.digest())
 
 
 def digest_of(*functions: object) -> str:
-    """The digest of these functions alone, as they are now; not of what they call."""
+    """Return the digest of these functions alone, as they are now; not of what they call."""
     listing = Listing()
     listing.add_all(functions)
     return listing.digest()
 
 
 def is_altered() -> bool:
-    """True if anything in the package is not what was imported: a function or class replaced, a constant changed."""
+    """Return whether anything in the package is not what was imported: a function or class replaced, a constant
+    changed.
+    """
     was = imported()
     if was.listing.is_current():
         return False
@@ -56,12 +58,12 @@ def is_altered() -> bool:
 
 
 def origin(*arguments: str) -> str | None:
-    """A name for what this package's code makes of the arguments; None if it has been altered."""
+    """Return a name for what this package's code makes of the arguments; None if it has been altered."""
     return None if is_altered() else "\n".join((imported().digest, *arguments))
 
 
 def holds(x: object) -> bool:
-    """True if this function or class was imported with the package."""
+    """Return whether this function or class was imported with the package."""
     return imported().listing.held.get(id(x)) is x
 
 
@@ -99,7 +101,7 @@ class Listing:
         return len(now) == len(self._seen) and all(map(operator.is_, now, self._seen))
 
     def _places(self) -> list[object]:
-        """What lies at each place that was looked at, with the names of the places."""
+        """Return what lies at each place that was looked at, with the names of the places."""
         found: list[object] = []
         for space in self._spaces:
             found += space
@@ -212,7 +214,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _text(x: object) -> str:
-    """The repr of a constant, with sets sorted, since their order differs between processes."""
+    """Return the repr of a constant, with sets sorted, since their order differs between processes."""
     if isinstance(x, tuple):
         return f"({', '.join(map(_text, x))})"
     if isinstance(x, frozenset):
