@@ -56,9 +56,7 @@ def for_all(which: Any) -> Any:
 
 @dataclass(frozen=True)
 class Packed:
-    """Several active sets, merged into one (`which`) in a common order. Its numbers are slots, counted from 0 without
-    gaps.
-    """
+    """Several active sets merged in one order, as `which`, whose numbers are slots, counted from 0 without gaps."""
 
     which: Any
     places: Sequence[int] = ()  # the place of each slot, where nothing is traced
@@ -121,8 +119,7 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:
-    """Return an array with `compute(i)` in row i for each i of `which`. Other rows, and other worlds, are unspecified.
-    """
+    """Return an array with `compute(i)` in row i, for the i of `which`; other rows and other worlds are unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
@@ -136,9 +133,7 @@ def compute_rows(rows: Sequence[Sequence[Scalar]], compute: Callable[[list[Scala
 
 
 def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]]], n: int) -> Array:
-    """Return an array with several parts for each i of `which`, all below n: part k, `compute(i)[k]`, is in row k n +
-    i.
-    """
+    """Return an array of parts of each i of `which`, all below n: part k, `compute(i)[k]`, is in row k n + i."""
     found = Array()
     if type(which) is not Expr:
         for i, _ in which:

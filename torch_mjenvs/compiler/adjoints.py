@@ -31,8 +31,7 @@ Bars = dict[Expr, Scalar]
 
 @dataclass(eq=False)
 class Solved:
-    """Values that solve an equation. The residual was recorded before them, from other nodes that stand for the same
-    numbers.
+    """Values that solve an equation. Its residual was recorded before, from other nodes that hold the same numbers.
 
     `solve` solves with the equation's matrix, which is symmetric.
     """

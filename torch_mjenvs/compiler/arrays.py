@@ -92,8 +92,7 @@ class BufferTable:
         return self._at(_place(row, self.rows))
 
     def bytes(self, first: int, columns: int, row: Expr) -> list[list[Scalar]]:
-        """Return the bytes of one row of integers per world: for each integer its four bytes, 0 to 255, the lowest
-        first.
+        """Return the bytes of a row of integers per world: four for each integer, 0 to 255, the lowest first.
 
         The rows have `columns` integers each, and the first row begins at `first`. row: a 32-bit integer, the number of
         a row that exists.
@@ -144,8 +143,7 @@ class Array:
     __iter__ = None  # as of a `Table`
 
     def put(self, row: Any, values: Any, where: Mask | None = True) -> None:
-        """Make the row (its first columns, if there are fewer values) hold these values from the end of the iteration
-        on.
+        """Make the row, or its first columns if there are fewer values, hold these values after this iteration.
 
         This applies to the worlds of the mask. None: it may also apply to worlds that the loop does not concern, which
         must not read the row. Raises ValueError outside of a loop that was told of the array, as the values would be
@@ -215,8 +213,7 @@ class Array:
         self._loops.pop()
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
-        """Turn lists into a tensor (rows, columns, worlds) as precise as their content; `others` have as many worlds.
-        """
+        """Turn lists into a tensor (rows, columns, worlds) as precise as their content, of the worlds of `others`."""
         if isinstance(self.held, torch.Tensor):
             return
         known = [x for row in self.held for x in row if isinstance(x, torch.Tensor)]

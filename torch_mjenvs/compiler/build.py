@@ -33,8 +33,7 @@ class Recipe:
 
 
 def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
-    """Return the kernel of a program, for a device. Code that is in use in this process, or kept on disk, is not made
-    again.
+    """Return a program's kernel for a device. Code that is in use in this process, or kept on disk, is not made again.
 
     Code is kept under the program's IR, and an origin leads to it. So if the package has changed, but not the IR that
     it makes, the program is recorded again but not compiled. Loaded code is freed with its last user.

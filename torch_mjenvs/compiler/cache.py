@@ -95,8 +95,7 @@ def _file_name(name: str, digest: bytes) -> str:
 
 
 def directory() -> Path | None:
-    """Return the cache's folder: `TORCH_MJENVS_CACHE`, or one in the user's cache folder; None if the user has no home.
-    """
+    """Return the cache's folder, `TORCH_MJENVS_CACHE` or one in the user's cache; None if the user has no home."""
     chosen = os.environ.get("TORCH_MJENVS_CACHE")
     if chosen:
         path = Path(os.path.expanduser(chosen))

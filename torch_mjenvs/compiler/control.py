@@ -35,9 +35,7 @@ from .scalar import logical_and, select
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """Return `body(carry)` in the worlds of the mask and `carry` in others; skip `body` if no world of the vector is in
-    the mask.
-    """
+    """Return `body(carry)` in the worlds of the mask, else `carry`; skip `body` if no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
@@ -140,8 +138,7 @@ _unroll_limit = ContextVar("unroll_limit", default=math.inf)
 
 
 def unroll_limit() -> float:
-    """Return how many copies of similar work, some of which most worlds need, are written out; more than that are in a
-    loop.
+    """Return how many copies of similar work, some of which most worlds need, are written out; more are in a loop.
 
     This depends on what a kernel runs on. If one lane of a vector needs a copy, all lanes go through it together, also
     in a loop; and a copy that is written out is simpler, because of its constants. So for vectors there is no limit.

@@ -221,9 +221,7 @@ class Parts:
 
     @contextmanager
     def ready(self, threads: int) -> Iterator[None]:
-        """Make all parts of all runs ready to be called once each, by this many threads: if several, those of torch's
-        team.
-        """
+        """Prepare all parts of all runs to be called once each, by this many threads; several are torch's team."""
         helpers = team() if threads > 1 else None
         self._counters.copy_(self._begin)
         self._set("thread_index", 0)

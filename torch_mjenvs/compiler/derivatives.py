@@ -117,8 +117,7 @@ class Tangents:
     # blocks and loops
 
     def _of_block(self, arg: IterArg) -> Tangent:
-        """Return the tangent of a value that a block carries out: under the block's mask, that of what it makes inside.
-        """
+        """Return the tangent of a value that a block carries out: under the block's mask, that of what it makes."""
         before, after = self.known(arg.before), self.known(arg.after)
         out: Tangent = {}
         for column in dict.fromkeys((*before, *after)):
@@ -191,8 +190,7 @@ class Tangents:
             self._known[e] = NONE
 
     def _of_filled(self, e: Expr) -> None:
-        """Record the tangents of what a loop over an active set puts into an array: the loop puts them into other
-        arrays.
+        """Record the tangents of what a loop over an active set puts into an array: it puts those into other arrays.
 
         If the loop reads what it puts, as where it adds to a sum, it keeps tangents for all possible columns.
         """
@@ -226,9 +224,7 @@ class Tangents:
     def _room(
         self, e: Expr, first: Sequence[Tangent], columns: Iterable[Hashable], used: Sequence[int]
     ) -> dict[Hashable, Places]:
-        """Make arrays for the tangents of what is put into the array e; `first` are those of the entries that it starts
-        with.
-        """
+        """Make arrays for the tangents of what is put into array e; those of its first entries are `first`."""
         found = {}
         with current().inside(e.region):
             for column in columns:
@@ -486,8 +482,7 @@ def _carried(region_op: Expr, carry: IterArg) -> Expr:
 
 
 def _made_of(x: Expr) -> Iterator[Any]:
-    """List the numbers that a value is made of. Masks and integers are left out: they only decide which piece it is in.
-    """
+    """List the numbers that a value is made of, without masks and integers: these only decide which piece it is in."""
     if x.type not in "fac" or x in current().held:
         return
     if isinstance(x.attr, IterArg):

@@ -11,8 +11,7 @@ OLDEST = (7, 5)  # the compute capability that PTX is made for
 
 
 def choose_device(device: torch.device | str | None) -> torch.device:
-    """Return the device with its index, if kernels can run on it. None: the current GPU, or the CPU if none can be
-    used.
+    """Return the device with its index, if kernels run on it. None: the current GPU if it can be used, else the CPU.
 
     Raises ValueError for a device that does not exist or is not supported.
     """

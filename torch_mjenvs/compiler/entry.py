@@ -7,7 +7,7 @@ While tiles are done, the floating-point mode is our own: rounding to nearest, s
 would depend on `torch.set_flush_denormal`, and on which thread has it set.
 
 Tiles are done on a stack that the job brings (but not on Windows, which knows where its threads' stacks are). A large
-model spills hundreds of kilobytes, and a thread may have as few as 16: its size is for others to choose, by
+model spills hundreds of kilobytes, and a thread may have as few as 16: the stack's size is for others to choose, by
 `OMP_STACKSIZE` or `threading.stack_size`; on macOS it is 512 kilobytes.
 """
 
@@ -140,9 +140,7 @@ _ARM = (
 
 
 def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
-    """Return `@kernel` for a `@tile`, and `@stack_bytes()`, which gives the bytes of stack for each thread; 0 if it
-    uses its own.
-    """
+    """Return `@kernel` for a `@tile`, and `@stack_bytes()`: the bytes of stack for a thread, 0 if it uses its own."""
     enter, leave = floating_point_mode(triple)
     places = {name: k for k, name in enumerate(FIELDS)}
     here = "windows" in triple
@@ -155,15 +153,12 @@ def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
 
 
 def floating_point_mode(triple: str) -> tuple[str, str]:
-    """Return IR that sets our floating-point mode, and IR that sets it back. Both may use `%mode` and `%plain`, of 32
-    bits.
-    """
+    """Return IR that sets our floating-point mode, and IR that sets it back, with `%mode` and `%plain` of 32 bits."""
     return _X86 if triple.startswith("x86_64") else _ARM
 
 
 def _stack_bytes(tile: str, vector_bytes: int) -> int:
-    """Return how many bytes of stack suffice for a tile: for its arrays, every value that it computes, and a signal's
-    handler.
+    """Return how many bytes of stack suffice for a tile: for its arrays, all values, and a signal's handler.
 
     A value is at most a vector of numbers twice as wide, or, where the processor has no such vectors, 16 bytes for each
     lane. Most values never leave their registers: this is address space, of which little is touched. The size is a

@@ -388,9 +388,7 @@ def fresh(op: str, *args: Any, attr: object = None, type_: str | None = None) ->
 
 
 def type_of(x: object) -> str:
-    """Return the type of a node or of a Python number as a letter: "f", "b" or "i"; nodes may have other types, see
-    `OPS`.
-    """
+    """Return the type of a node or Python number as a letter: "f", "b" or "i"; nodes may have others of `OPS`."""
     if type(x) is Expr:
         return x.type
     if type(x) not in PYTHON_TYPE:

@@ -106,9 +106,7 @@ class Differentiable(ABC):
 
     @abstractmethod
     def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        """Return the adjoints of what was given, from those of the results that have derivatives; None for what has
-        none.
-        """
+        """Return the adjoints of what was given (None: it has none), from those of the results with derivatives."""
 
     @abstractmethod
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -222,9 +220,7 @@ class _Push(_Once):
 
 
 class _Bounded(torch.autograd.Function):
-    """Returns tensors unchanged; scales their adjoints so that, all together, these are in each row no longer than a
-    bound.
-    """
+    """Returns tensors unchanged; scales down their adjoints so that, together, they are within a bound in each row."""
 
     generate_vmap_rule = True
 
@@ -249,8 +245,6 @@ class _Bounded(torch.autograd.Function):
 
 
 def bounded(tensors: Sequence[torch.Tensor], bound: float) -> tuple[torch.Tensor, ...]:
-    """Return these tensors (..., size), with adjoints that are scaled down so that, all together, they are in each row
-    no longer than `bound`.
-    """
+    """Return these tensors (..., size), and scale down their adjoints to at most `bound`, all together, in each row."""
     found: tuple[torch.Tensor, ...] = _Bounded.apply(bound, *tensors)
     return found

@@ -43,9 +43,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """Return a function of n that runs the kernel n times in a row over these tensors, which must keep their
-        addresses.
-        """
+        """Return a function of n that runs the kernel n times over these tensors, which must keep their addresses."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused

@@ -33,8 +33,7 @@ def lower(program: Program) -> Code:
 
 
 def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores] = ()) -> Order:
-    """Put each value's stores right after it, where it is at hand; those of constants and of loaded values go to the
-    end.
+    """Put each value's stores right after it, where it is at hand, but those of constants and loaded values at the end.
 
     A loaded value may go into the very buffer that is loaded from, so its stores come after all loads.
     """

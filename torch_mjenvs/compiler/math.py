@@ -136,8 +136,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
 
 @_elementary
 def exp(x: Expr) -> Expr | float:
-    """Return e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above.
-    """
+    """Return e to the power of x: 1.5 ulp where that is normal; below, the least normal number; above, infinity."""
     p, n = _exp_parts(x)
     y = p + 1.0
     return y * node("pow2", node("f2i", n))
@@ -216,9 +215,7 @@ def fmod(x: Any, y: Any) -> Expr | float:
 
 @_elementary
 def atan2(y: Any, x: Any) -> Expr | float:
-    """Return the angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not
-    count.
-    """
+    """Return the angle of a finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0; zeros' signs do not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))

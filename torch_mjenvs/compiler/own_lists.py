@@ -28,9 +28,7 @@ class OwnList:
 
     @staticmethod
     def of(which: Any, n: int, row: Callable[[Any], list[Scalar]], columns: int) -> OwnList:
-        """List `row(i)`, of this many columns, for each number i of an active set of at most n, in the worlds that need
-        i.
-        """
+        """List `row(i)`, of this many columns, for each i of an active set of at most n, in the worlds that need i."""
         rows = Array(rows=n + 1, columns=columns)
 
         def append(i: Any, count: Scalar) -> Scalar:
@@ -52,8 +50,7 @@ class OwnList:
 
 
 def merged(lists: Sequence[OwnList], columns: int) -> OwnList:
-    """Merge lists of rows of this many columns, in the order of the rows' first numbers, no two of which may be equal.
-    """
+    """Merge lists of rows of this many columns, in the order of the rows' first numbers, of which no two are equal."""
     most, starts = sum(x.most for x in lists), list[Scalar]()
     count: Scalar = 0.0
     keys, places, rows = Array(rows=most), Array(rows=most), Array(rows=most, columns=columns)

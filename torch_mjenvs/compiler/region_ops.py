@@ -108,9 +108,7 @@ class Repeat(PuttingLoop):
 
 @dataclass(eq=False, slots=True)
 class While(PuttingLoop):
-    """A loop that runs until no world of the vector is `active`, at most `limit` times. `head` is the code that
-    computes `active`.
-    """
+    """A loop that runs until no world of the vector is `active`, at most `limit` times; `head` computes `active`."""
 
     limit: int
     head: Region
@@ -165,8 +163,7 @@ class ForEach(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """The change array[row][column] = value in the worlds of the iteration, `otherwise` in others (None: unspecified).
-    """
+    """The change array[row][column] = value in the iteration's worlds, `otherwise` in others (None: unspecified)."""
 
     array: Expr
     row: Value
@@ -177,8 +174,7 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """The change array[row][column] = value where the mask holds; without a mask, worlds outside the iteration may
-    change, too.
+    """The change array[row][column] = value where the mask holds; without one, unspecified outside the iteration.
 
     The row is each world's own, or one that they share.
     """
@@ -211,9 +207,7 @@ def array_of(name: Expr) -> Expr:
 
 
 class Packing(int):
-    """The order in which active sets are put together: how many places there are, and for each set the places of its
-    numbers.
-    """
+    """The order of active sets that are put together: how many places there are, and by set those of its numbers."""
 
     orders: tuple[tuple[int, ...], ...]
 

@@ -291,9 +291,7 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:
-    """Return the dtype for constants: torch's default, or float64 where that would round them, since they may meet
-    float64.
-    """
+    """Return the dtype for constants: torch's default, or float64 if that rounds them, as they may meet float64."""
     default = torch.get_default_dtype()
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 

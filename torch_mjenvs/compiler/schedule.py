@@ -19,9 +19,7 @@ LEAVES = ("phi", "counter", "load")
 
 
 def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
-    """Return the live nodes of every region, operands before their users. homes: the regions in which late loads are
-    done.
-    """
+    """Return the live nodes of every region, operands before their users. homes: the regions of late loads."""
     task = _Task(program.live, {value for _, _, value in program.stores if type(value) is Expr}, homes)
     _Region(program.trace.top, task)
     return task.orders

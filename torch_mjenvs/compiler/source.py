@@ -44,9 +44,7 @@ def digest_of(*functions: object) -> str:
 
 
 def is_altered() -> bool:
-    """Return whether anything in the package is not what was imported: a function or class replaced, a constant
-    changed.
-    """
+    """Return whether the package is not what was imported: a function or class replaced, a constant changed."""
     was = imported()
     if was.listing.is_current():
         return False
@@ -94,9 +92,7 @@ class Listing:
         self._seen = self._places()
 
     def is_current(self) -> bool:
-        """Return whether nothing has been replaced since this was listed. To find out takes a fifth of the time of a
-        listing.
-        """
+        """Return whether nothing has been replaced since this was listed, in a fifth of the time of a new listing."""
         now = self._places()
         return len(now) == len(self._seen) and all(map(operator.is_, now, self._seen))
 

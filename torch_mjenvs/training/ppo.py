@@ -283,9 +283,7 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
-        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) is the one after the last
-        step.
-        """
+        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) follows the last step."""
         if self.compiled_advantages:
             found = self.compiled_advantages(
                 reward=rewards, value=values, done=done, next_value=next_value,

@@ -58,9 +58,7 @@ def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> Torch
 
 
 def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
-    """Make worlds as `make` does, whose episodes end: if the task has no limit, after LONGEST steps, and a message says
-    so.
-    """
+    """Make worlds as `make` does, whose episodes end: after LONGEST steps if the task has no limit; this is printed."""
     env = make(env_id, num_envs, device, **kwargs)
     if env.engine.max_episode_steps is None:
         env.close()

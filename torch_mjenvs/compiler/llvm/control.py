@@ -18,9 +18,7 @@ from .writer import Row, Writer
 
 
 class Variables:
-    """The variables of a loop: their values before it and, once the body is written, those that an iteration gives
-    them.
-    """
+    """The variables of a loop: their values before it and, once it is written, those that an iteration gives them."""
 
     def __init__(self, w: Writer, before: str):
         self._w, self._before = w, before
@@ -235,8 +233,7 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
 
 @contextlib.contextmanager
 def _each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
-    """Write a loop over the lanes whose bit is set in `first` around what is written inside; yield a lane's number, an
-    i64.
+    """Write a loop over the lanes whose bit is set in `first` around the block's code; yield a lane's number, an i64.
 
     At least one bit is set. `out`: the label of what follows the loop.
     """
@@ -270,8 +267,7 @@ def logical_and(w: Writer, a: object, b: object) -> str:
 def _open(
     w: Writer, region_op: PuttingLoop, head: str, unless: tuple[str, str] | None = None
 ) -> tuple[Variables, list[IterArg], str]:
-    """Go to the loop's head; return its variables, the iteration arguments that are alive, and how many turns came
-    before.
+    """Go to a loop's head; return its variables, the iteration arguments that are alive, and the count of turns before.
 
     unless: a bit, and where to go if it is not set.
     """

@@ -91,9 +91,7 @@ def slot(w: Writer, e: Expr) -> None:
 
 
 def _renumber(w: Writer, e: Expr, which: int) -> None:
-    """Write the reading of one of the arrays of a packed set: the place of each slot (0), or the slot of each place
-    (1).
-    """
+    """Write the reading of an array of a packed set: the place of each slot (0), or the slot of each place (1)."""
     at = _at(w, "i32", w.packed[e.args[0]][which], w.value(e.args[1], "s"))
     w.names[e] = w.assign(f"load i32, {w.types.own} {at}")
 
@@ -107,9 +105,7 @@ def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
 
 
 def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:
-    """Begin a loop of a counter from 0 to below n, which may be 0, in steps; return the counter and a function that
-    ends the loop.
-    """
+    """Begin a loop of a counter below n (maybe 0), in steps; return the counter, and a function that ends the loop."""
     before, (test, body, out) = w.block, w.fresh_labels("test", "body", "out")
     w.put(f"br label %{test}")
     w.label(test)

@@ -23,9 +23,7 @@ UNTUNED = ' "tune-cpu"="generic"'
 
 
 def render(program: Program, lanes: int) -> str:
-    """Return the IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: the program for one vector of
-    worlds.
-    """
+    """Return `@tile(ptr buffers, i64 first world, i64 worlds allocated)` in IR: a program for a vector of worlds."""
     w = _writer(program, Types(lanes, program.dtype))
     for k in buffers.buffers_used(w):
         w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
@@ -46,9 +44,7 @@ def render(program: Program, lanes: int) -> str:
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
-    """Return the IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: a thread is one
-    world.
-    """
+    """Return `@kernel(pointers to the buffers in order, i64 worlds allocated)` in IR: a world per thread of a GPU."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
     w.gpu, w.common = gpu, {program.trace.top}
     w.in_list_order = arrays_in_list_order(w.live)

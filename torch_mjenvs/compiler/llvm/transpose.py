@@ -13,8 +13,7 @@ from .writer import Writer
 
 
 def transpose(w: Writer, memory: tuple[str, int], size: int, *, rows: str, columns: str, name: str) -> None:
-    """Copy rows of `size` numbers, one per lane, into `size` vectors; if `name` begins with "out", the vectors into
-    rows.
+    """Copy rows of `size` numbers, one per lane, into `size` vectors; back into rows if `name` begins with "out".
 
     memory: a number's type, and its size in bytes. rows, columns: where they begin; `columns` belongs to this thread
     alone.

@@ -26,9 +26,7 @@ class ActiveSet(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """In a queue's region, the lanes of the worlds that each lane works for: names of this vector, and of a copy in
-    memory.
-    """
+    """In a queue's region, the lanes of the worlds that lanes work for: names of this vector, and of it in memory."""
 
     region: Region
     lane: str
@@ -104,8 +102,7 @@ class Writer(Text):
         return self.names[x]
 
     def _late(self) -> set[Expr]:
-        """Find numbers that the lanes of a vector share: to load them anew at each use is cheaper than to keep them as
-        vectors.
+        """Find numbers that lanes share: loading them anew at each use is cheaper than keeping them as vectors.
 
         Those that a block or loop begins with are not among them: they have to be there before it.
         """

@@ -1,5 +1,4 @@
-"""The text of a function that a block of a GPU's threads runs together, and the parts of memory that its steps touch.
-"""
+"""The text of a function that a block of a GPU's threads runs together, and the memory that its steps touch."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Stretch:
     columns: tuple[int, int] | None = None
 
     def meets(self, other: Stretch, index: str = "") -> bool:
-        """Return whether one thread may touch a number in this stretch that another thread touches in the other
-        stretch.
+        """Return whether one thread may touch a number here that another thread touches in the other stretch.
 
         With an `index`, they do so in different turns of the loop with this index.
         """
@@ -88,9 +86,7 @@ class BlockText(MatrixText):
         self.reads, self.writes = [], []
 
     def begin(self, step: Step) -> None:
-        """Make the threads wait until what a step reads is written, and until what it writes is no longer read or
-        written by others.
-        """
+        """Make the threads wait until all that a step reads is written, and nobody uses what it writes any more."""
         self.wait_for(step)
         reads, writes = touched(step)
         self.reads += reads
@@ -106,9 +102,7 @@ class BlockText(MatrixText):
 
     @contextmanager
     def each(self, count: int) -> Iterator[str]:
-        """Write what is done for each number below `count`, each by one thread, and yield the number's name, of 32
-        bits.
-        """
+        """Write what one thread does for each number below `count`; yield the number's name, of 32 bits."""
         if count <= THREADS:
             with self.when(f"icmp ult i32 %thread, {count}" if count < THREADS else None):
                 yield "%thread"
@@ -155,9 +149,7 @@ class BlockText(MatrixText):
         return index if index == "0" else self.assign(f"zext i32 {index} to i64")
 
     def within(self, index: str, size: int, count: int) -> list[str]:
-        """Write the numbers (64 bits) of `size` things from index * size on; beyond the last of `count`, that of the
-        last.
-        """
+        """Write the numbers (64 bits) of `size` things from index * size on, each limited to `count` - 1."""
         first = index if size == 1 else self.assign(f"mul i32 {index}, {size}")
         numbers = [first if k == 0 else self.assign(f"add i32 {first}, {k}") for k in range(size)]
         if count % size:
@@ -178,8 +170,6 @@ class BlockText(MatrixText):
 
 
 def in_fours(m: Matrix) -> bool:
-    """Return whether each row of a matrix (or column, if the entries of a column are neighbours) begins at a multiple
-    of four numbers.
-    """
+    """Return whether a matrix's rows (or its columns, if their entries are neighbours) begin at multiples of four."""
     step = m.row if m.column == 1 else m.column
     return 1 in (m.row, m.column) and all(n % FOUR == 0 for n in (m.offset, step, *(by for _, by in m.at)))

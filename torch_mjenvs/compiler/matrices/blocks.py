@@ -36,8 +36,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """The phases of one launch: the IR of its kernel, how many blocks it has, and how many numbers each block has of
-    its own.
+    """The phases of one launch: the IR of its kernel, how many blocks it has, and how many numbers each has of its own.
 
     These are in `shared` bytes of shared memory. If that is 0, they are in a memory for all blocks, one block's after
     the other's. The kernel's arguments are pointers to the plan's memories in order, and the number of the round.

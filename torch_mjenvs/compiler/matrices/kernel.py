@@ -55,8 +55,7 @@ def _has_tiles(target: cpu.Target) -> bool:
 
 @functools.cache
 def _tiles_allowed() -> bool:
-    """Ask Linux to let this process use AMX, whose registers it saves only for those that ask; return whether it does.
-    """
+    """Ask Linux to let this process use AMX (it saves AMX's registers only on request); return whether it does."""
     if sys.platform != "linux":
         return False
     call = ctypes.CDLL(None, use_errno=True).syscall

@@ -39,9 +39,7 @@ def multiply_tiles(text: MatrixText, step: Multiply) -> None:
                 rows, columns = ((top, TILE), (down, height * TILE)), ((left, TILE), (right, width * TILE))
 
                 def place(pointer: str, row: int, column: int) -> str:
-                    """Write the address of the block in a matrix whose rows are `row` and whose columns are `column`
-                    numbers apart.
-                    """
+                    """Write the block's address in a matrix with rows `row` and columns `column` numbers apart."""
                     ways = [(n, size * row) for n, size in rows] + [(n, size * column) for n, size in columns]  # noqa: B023
                     return text.at(pointer, *ways)
 
@@ -163,8 +161,6 @@ def _packed(text: MatrixText, at: str, many: int) -> str:
 
 
 def _blocks(total: int, size: int) -> list[tuple[int, int, int]]:
-    """List blocks of a size, and a smaller one of what is left: (where the first one starts, its size, how many there
-    are).
-    """
+    """List blocks of a size, and one of what is left: (where the first one starts, its size, how many there are)."""
     whole, few = divmod(total, size)
     return [(0, size, whole)] * (whole > 0) + [(whole * size, few, 1)] * (few > 0)

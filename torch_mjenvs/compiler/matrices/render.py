@@ -107,9 +107,7 @@ class _Module:
         return "\n".join([f'target triple = "{self.triple}"', *functions, *kernel, ""])
 
     def _phase(self, text: MatrixText, phase: Phase, memories: Mapping[str, str]) -> None:
-        """Write a loop over a thread's turns, from its number on in steps of the number of threads; then the wait for
-        the others, if any.
-        """
+        """Write a loop over a thread's turns, from its number on in steps of %threads; then any wait for the others."""
         head, body, done, wait, on = text.fresh_labels("phase", "turn", "done", "wait", "on")
         before, index, following = text.block, text.fresh("p"), text.fresh("q")
         text.put(f"br label %{head}")
@@ -155,9 +153,7 @@ class _Module:
         return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
     def _function(self, step: One) -> str:
-        """Return the name of the function that does a step. Steps that differ only in where their matrices are share
-        one.
-        """
+        """Return the name of the function that does a step. Steps that differ only in places share one."""
         arguments = ", ".join(f"ptr %p{k}" for k in range(len(step.matrices)))
         rest = f"({arguments}) {TILE} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
         return self.functions.setdefault(rest, f"@step{len(self.functions)}")

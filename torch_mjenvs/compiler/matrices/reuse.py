@@ -68,9 +68,7 @@ def _whole(x: Stretch, counts: Mapping[str, int]) -> Stretch:
 
 
 def _loops(steps: Sequence[Step], start: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each loop of several turns, the number of its first step and of the one after its last; inner loops
-    first.
-    """
+    """Yield, for each loop of several turns, its first step's number and the one after its last; inner loops first."""
     for step in steps:
         if isinstance(step, Loop):
             size = sum(1 for _ in _leaves(step.steps, {}))

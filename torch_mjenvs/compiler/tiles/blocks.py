@@ -23,8 +23,7 @@ ZEROS: list[Scalar] = [0.0 for _ in range(SIDE * SIDE)]
 
 
 def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) -> bool:
-    """Return whether a matrix is to be kept in tiles: if it is one of a kernel, and factoring it would be too much
-    code.
+    """Return whether to keep a matrix in tiles: if it is one of a kernel, and factoring it would be too much code.
 
     rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
     entries there are already, one by one.

@@ -114,8 +114,7 @@ class TileMatrix:
         return TileMatrix(self.blocks, union, self.base, self.diagonal, self.more, (*self.parts, part))
 
     def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
-        """Return the sum of this matrix, made by `of_products`, and the products of further left vectors with the same
-        right ones.
+        """Return the sum of this matrix `of_products` and those of more left vectors with the same right ones.
 
         left: these vectors, by row. columns: those of each row of the sum.
         """
@@ -200,9 +199,7 @@ class TileMatrix:
 
 
 def _masks(pattern: Pattern, columns: Sequence[Columns]) -> Table:
-    """Return for each tile 1 where it has an entry or nobody reads one, else 0; before these comes the tile for absent
-    ones.
-    """
+    """Return, for each tile, 1 where it has an entry or nobody reads one, else 0; the first is for absent tiles."""
     rows = pattern.blocks.cut(range(len(columns)), None)
     there = [set(x) for x in columns]
 

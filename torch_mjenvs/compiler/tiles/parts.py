@@ -14,8 +14,7 @@ from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile, place_of
 
 @dataclass(frozen=True)
 class Part:
-    """Tiles in an array, and a table of the rows in which they lie. Row 0, which is zero, is for tiles that are not
-    there.
+    """Tiles in an array, and a table of the rows in which they lie. Row 0, which is zero, is for absent tiles.
 
     left, right: the vectors of which they are products, if they are.
     """

@@ -77,8 +77,7 @@ class Networks:
         self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # the mean and variance in `moments`
 
     def steps(self, obs: Matrix, order: Matrix) -> tuple[list[Step], list[Matrix]]:
-        """Return the steps over rows of `obs`, whose row numbers are in `order`, and the networks' outputs (o, frames).
-        """
+        """Return the steps over the rows of `obs` numbered in `order`, and the networks' outputs (o, frames)."""
         scratch, size, frames = self.scratch, self.size, self.scratch.frames
         rows, x = scratch.matrix(frames, size), scratch.matrix(size, frames)
         row = Matrix("own", 1, size, rows.row, offset=rows.offset, at=(("frame", rows.row),))
@@ -101,8 +100,7 @@ class Networks:
         return [*steps, *(step for one in passes for step in one.forward(training=False))], [x.output for x in passes]
 
     def tile(self, names: Sequence[str]) -> list[Step]:
-        """Return the steps from a tile of rows of "obs", whose row numbers are in "order", to outputs of these names.
-        """
+        """Return the steps over a tile of rows of "obs", numbered in "order", to outputs of these names."""
         frames = self.scratch.frames
         tile = (("tile", frames),)
         obs, order = Matrix("obs", 1, self.size, self.size), Matrix("order", 1, frames, frames, at=tile)

@@ -155,9 +155,7 @@ class Update:
 
 
 class _Batch(NamedTuple):
-    """The kernel for some number of observations, and the row numbers that it reads: beyond the last row, the last
-    again.
-    """
+    """The kernel for some number of observations, and the numbers of its rows: beyond the last row, the last again."""
 
     kernel: Kernel
     order: Tensor

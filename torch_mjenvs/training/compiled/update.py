@@ -144,9 +144,7 @@ class Update:
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
     def _shared_round(self, kernels: Kernels, tensors: dict[str, Tensor], k: int, threads: int) -> None:
-        """Learn from minibatch k. Sums of other processes' parts are 0 here, so to add all processes' sums rounds
-        nothing.
-        """
+        """Learn from minibatch k. Sums of other processes' parts are 0 here, so adding all sums rounds nothing."""
         of_round = ("advantages", "rates", "squares", "statistics", "order")
         now = tensors | {name: tensors[name][k] for name in of_round}
         first, frames = self.mine.start, self.minibatch.tiles * FRAMES
