@@ -132,7 +132,7 @@ class Adjoints:
             bars[x] = bars[x] + bar if x in bars else bar
 
     def _sweep(self, region: Region, bars: Bars) -> None:
-        """Pass on the adjoints of a region's nodes, from the last to the first, to what these are made of."""
+        """Pass on the adjoints of a region's nodes, from the last to the first, to their operands."""
         for e in reversed(self._nodes[region]):
             if e in self._inputs:
                 continue

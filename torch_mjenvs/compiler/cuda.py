@@ -143,7 +143,7 @@ class Kernel(launch.Kernel):
         """
         get = self.code.attribute
         threads = get("MAX_THREADS_PER_MULTIPROCESSOR") * get("MULTIPROCESSOR_COUNT")
-        reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # calls take some besides
+        reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # calls take some, too
         nothing = Arguments([0] * (len(self.buffers) + 1))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
@@ -228,7 +228,7 @@ class _Run:
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
         if not self._blocks:
-            return  # CUDA refuses a launch of none
+            return  # CUDA refuses a launch of no blocks
         kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
             _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA has no context

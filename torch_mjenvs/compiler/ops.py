@@ -94,7 +94,7 @@ OPS: dict[str, Op] = {
     "repeat": Op("s", "c", "Repeat"),  # as often as the argument says
     "for_each": Op("tb", "c", "ForEach"),
     "queue": Op("f", "c", "Queue"),  # as many entries as the argument says, in each world
-    "entry": Op("", "?"),  # which of them a lane is at, "i", and whether it is at one, "b"
+    "entry": Op("", "?"),  # the entry that a lane is at, "i", or whether it is at one, "b"
     "counter": Op("", "s"),
     "phi": Op("", "?", "IterArg"),  # what a loop's body sees of a value that it carries
     "result": Op("c", "?", "IterArg"),  # what the code after a region op sees of such a value

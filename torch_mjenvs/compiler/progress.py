@@ -1,7 +1,7 @@
 """Prints a line to stderr while something takes long, so that users see what they wait for.
 
 On a terminal the line is updated in place, and removed when all is done; elsewhere, as in a log, there is a new one now
-and then, at ever longer intervals. Nothing is printed for what is quick. TORCH_MJENVS_PROGRESS=0 silences it.
+and then, at ever longer intervals. Nothing is printed for quick work. TORCH_MJENVS_PROGRESS=0 silences it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Queues: work of which some worlds have much and others little, spread over the lanes of a vector.
 
 The lanes of a vector go together. In a loop over lists of each world's own, they wait for the lane with the longest
-list; in a loop over what any world needs, each waits for all of it. Here the entries of all worlds' lists stand in one
-queue, and a lane takes the next one, whichever world it belongs to. What it needs to know of that world is read from
-memory, which costs some 40 cycles per number: a queue is for work that takes far longer. On a GPU each world is a
+list; in a loop over what any world needs, all lanes go through all of it. Here the entries of all worlds' lists stand
+in one queue, and a lane takes the next one, whichever world it belongs to. What it needs to know of that world is read
+from memory, which costs some 40 cycles per number: a queue is for work that takes far longer. On a GPU each world is a
 thread, and goes through its own list.
 """
 

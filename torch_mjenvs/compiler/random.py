@@ -21,7 +21,7 @@ Word = Expr | int
 
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
-_FORK, _FORKED, _MOST_FORKS = 2**24, 2**8, 127  # blocks of one `fork`, and of each i of it; forks
+_FORK, _FORKED, _MOST_FORKS = 2**24, 2**8, 127  # blocks of a fork, and of each i of it; how many forks
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1
 
 

@@ -258,8 +258,8 @@ def rounded(x: Scalar) -> Scalar:
 
 
 def opaque(x: Scalar) -> Scalar:
-    """Return x as a value of which the code after it knows no more than of an array's entry: neither how it was
-    computed nor, if it is a constant, which.
+    """Return x as a value that is opaque to the compiler, like an array's entry: the code after it knows neither how x
+    was computed nor, if x is a constant, its value.
     """
     return node("rounded", x) if is_tracing() else x
 

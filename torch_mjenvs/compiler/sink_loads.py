@@ -5,8 +5,8 @@ start, as the state is, they would be stored on the stack and fetched again. So 
 just before its first use: in the innermost block that holds all uses, but never inside a loop, where it would be loaded
 in every iteration.
 
-The state is not moved: it is stored into the buffers that it came from. Nor is what lies in rows, a tile of which is on
-the stack already, nor what is stored as it is.
+Some loads are not moved: those of the state, which is stored into the buffers that it came from; those of rows, a tile
+of which is on the stack already; and those of what is stored unchanged.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 SECONDS = 1.0  # from one look to the next
-SHARED, ALONE = 0.1, 0.02  # shares of its time that a thread stood in line: above the first, threads sleep; ... ...
+SHARED, ALONE = 0.1, 0.02  # shares of its time that a thread stood in line: above the first, threads sleep; ...
 LOOKS = 5  # ... below the second for this many looks in a row, they spin again
 AT_LEAST = 0.05  # seconds that a thread must have wanted to run, to tell anything
 STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds that the thread ran, and that it stood in line
@@ -27,7 +27,7 @@ Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with i
 
 
 class Waiting:
-    """Watches how long threads stand in line, and has them wait in the better way."""
+    """Watches how long threads stand in line, and has them spin or sleep, whichever is better."""
 
     def __init__(self) -> None:
         self.forget()

@@ -27,8 +27,8 @@ EPS = 1e-5  # as in nn.LayerNorm
 @dataclass(frozen=True)
 class Dense:
     """A layer y = activation(W x + b). In the vector of parameters, W (outputs, inputs) begins at `weight`, row by row,
-    and b at `bias`. A row of W begins `row` numbers after the one above it; 0 stands for `inputs`. With a `norm`, W x +
-    b is normalised before its activation.
+    and b at `bias`. A row of W begins `row` numbers after the one above it; 0 stands for `inputs`. A `norm` normalises
+    W x + b before the activation.
     """
 
     inputs: int

@@ -27,7 +27,7 @@ class LayerNorm:
     def __init__(self, norm: Norm, units: int, theta: Matrix, scratch: Scratch):
         self.norm, self.units = norm, units
         self.x = scratch.matrix(units, scratch.frames)  # after `forward` with mean 0 and variance 1, for `backward`
-        self.product = scratch.matrix(units, scratch.frames)  # of these with the gradient
+        self.product = scratch.matrix(units, scratch.frames)  # of `x` with the gradient
         found = scratch.matrix(4, scratch.frames)
         self.moments, self.sums = found.part(0, 2), found.part(2, 2)  # the latter are for `backward`
         self.gain, self.shift = (self._each(theta, place) for place in (norm.gain, norm.shift))

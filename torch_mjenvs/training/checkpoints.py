@@ -19,7 +19,7 @@ from .agent import Agent, Learner
 from .sharing import ALONE, Share
 
 CHECKPOINTS = 10  # in a run, by frames seen; further ones are due by the clock:
-EVERY = 60.0  # seconds after the last one, ... ...
+EVERY = 60.0  # seconds after the last one, ...
 SHARE = 0.05  # ... or later, so that large ones take no more of the time than this
 BEFORE = {"norm": "none"}  # settings that older runs did not have yet
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed

@@ -190,7 +190,7 @@ class ActorCritic:
     ):  # fmt: skip
         self.activation = activation
         kinds = [(1, (obs_dim, *actor, act_dim)), (1, (obs_dim, *critic, 1))]
-        if tuple(actor) == tuple(critic):  # of what the value network then gives, the first number is the value
+        if tuple(actor) == tuple(critic):  # the first of the value network's outputs is then the value
             kinds = [(2, (obs_dim, *actor, act_dim))]
         sizes = [parameters(*kind, norm) for kind in kinds] + [act_dim]
         self.theta = torch.zeros(sum(sizes), device=device)

@@ -127,7 +127,7 @@ class Elsewhere:
 
     def __init__(self, *arguments: Any):
         command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
-        env = {"OPENBLAS_NUM_THREADS": "1"} | os.environ  # of NumPy, whose threads would spin beside other processes
+        env = {"OPENBLAS_NUM_THREADS": "1"} | os.environ  # else NumPy's threads would spin beside other processes
         # Its own session: Ctrl-C is for the program that started it, whose end is its end, too.
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
         assert self.process.stdin and self.process.stdout
@@ -164,7 +164,7 @@ class Elsewhere:
         """End the process, whatever it is doing."""
         self.process.kill()
         self.process.wait()
-        with suppress(BrokenPipeError):  # of what was not yet sent
+        with suppress(BrokenPipeError):  # closing flushes what was not sent yet
             self.to.close()
         self.back.close()
 

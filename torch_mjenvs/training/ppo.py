@@ -197,7 +197,7 @@ class PPO:
         whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
 
         def make() -> None:
-            if self.share.ranks == 1:  # for whole tiles, these are the numbers that step by step would be drawn
+            if self.share.ranks == 1:  # for whole tiles, these are the same numbers as drawn step by step
                 torch.randn(noise.shape, out=noise)
             else:
                 for one in noise:

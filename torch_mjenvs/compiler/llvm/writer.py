@@ -85,7 +85,7 @@ class Writer(Text):
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots
         self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by what they are
+        self.constants: dict[object, str] = {}  # names of tables, by their contents
         self.arrays: list[str] = []  # in the thread's own memory
         self.moved: Moved | None = None  # in a queue
         self.gpu: Gpu | None = None  # if each world is a thread

@@ -93,7 +93,7 @@ class BlockText(MatrixText):
         self.writes += writes
 
     def wait_for(self, *steps: Step) -> None:
-        """Make the threads wait now, if one of these steps, which follow, needs it."""
+        """Make the threads wait now, if one of these steps needs it, which follow later."""
         for reads, writes in map(touched, steps):
             if any(a.meets(b) for a in reads for b in self.writes) or any(
                 a.meets(b) for a in writes for b in [*self.reads, *self.writes]

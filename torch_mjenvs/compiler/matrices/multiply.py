@@ -15,7 +15,7 @@ def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = Fal
     """
     sums = registers * 3 // 4
     vectors, few = -(-step.out.columns // text.lanes), step.out.columns % text.lanes
-    whole = step.out.row >= vectors * text.lanes  # a row's last vector reaches over nothing else
+    whole = step.out.row >= vectors * text.lanes  # nothing else stands where a row's last vector reaches to
     groups = even(vectors, 4 if registers == 32 else 2)
     last = len(groups) - 1
     wide = runs(groups if whole or not few else groups[:last])

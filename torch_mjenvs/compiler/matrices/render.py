@@ -153,7 +153,7 @@ class _Module:
         return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
     def _function(self, step: One) -> str:
-        """Return the name of the function that does a step. Steps that differ only in places share one."""
+        """Return the name of the function that does a step. Steps that differ only in their places share one."""
         arguments = ", ".join(f"ptr %p{k}" for k in range(len(step.matrices)))
         rest = f"({arguments}) {TILE} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
         return self.functions.setdefault(rest, f"@step{len(self.functions)}")

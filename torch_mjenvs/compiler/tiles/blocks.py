@@ -25,8 +25,8 @@ ZEROS: list[Scalar] = [0.0 for _ in range(SIDE * SIDE)]
 def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) -> bool:
     """Return whether to keep a matrix in tiles: if it is one of a kernel, and factoring it would be too much code.
 
-    rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
-    entries there are already, one by one.
+    rows: the columns of the entries of its lower triangle, row by row. values: those that it is made of. stores: how
+    many entries there are already, one by one.
     """
     if is_tracing() and current().derivatives == "reverse":  # these loops have no adjoints
         return False

@@ -130,7 +130,7 @@ class TileMatrix:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        """Return what tells it from other matrices of a kernel."""
+        """Return a key that tells this matrix from others of a kernel."""
         more = tuple((i, j, x) for i, row in enumerate(self.more) for j, x in sorted(row.items()))
         return self.base and self.base.tiles.held, tuple(self.diagonal), more, *(x.tiles.held for x in self.parts)
 

@@ -21,7 +21,7 @@ class Loss:
     value_weight: float
     max_grad_norm: float
     entropy: float = 0.0  # the weight of its bonus
-    value_clip: float = 0.0  # how far from the rollout's value a move still lowers the loss; 0: any way
+    value_clip: float = 0.0  # distance from the rollout's value beyond which a move gains nothing; 0: no bound
 
 
 def policy_loss(actions: int, loss: Loss) -> Program:

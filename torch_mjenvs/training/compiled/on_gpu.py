@@ -31,7 +31,7 @@ from .minibatch import padded_size
 from .steps import POLICY, VALUE, Minibatch, Steps
 
 LANES = 16  # rows reach to multiples of this many numbers, as in vectors of the CPU
-FRAMES = 32  # of a tile: 2,048 frames are then 128 blocks, about as many as an H100's 132 multiprocessors
+FRAMES = 32  # of a tile: 2,048 frames are then 128 blocks, for the 132 multiprocessors of an H100
 PARTS = 128  # sums of gradients of a minibatch, at most; larger minibatches have several tiles per part
 CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
 

@@ -110,7 +110,7 @@ class Steps:
         alone = what.tiles == 1
 
         inv_std = scratch.matrix(1, actions)
-        first = what.columns[0] if what.rounded else 0  # of what is gathered in float32
+        first = what.columns[0] if what.rounded else 0  # the first column that is gathered in float32
         rows, x = scratch.matrix(frames, width - first), scratch.matrix(width - first, frames)
         mean_grad, log_std_grad = scratch.matrix(actions, frames), scratch.matrix(actions, frames)
         value_grad, found = scratch.matrix(1, frames), scratch.matrix(len(SUMS), frames)

@@ -189,7 +189,7 @@ class Update:
         numbers, at = held.view(torch.bfloat16), 0
         for first, count in places:
             numbers[:, at : at + count] = frames[:, first : first + count]
-            at += count + count % 2  # of an odd count, the place beside the last stays 0
+            at += count + count % 2  # with an odd count, the place beside the last stays 0
         self.observations = frames, frames._version, held
         return held
 
