@@ -15,7 +15,7 @@ from ..scalar import Scalar, maximum
 from .blocks import ENTRIES, SIDE, Pattern, Places, Row, Tile, place_of
 from .reach import Fixed, Reach
 
-BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # the diagonal of a tile, from the last row on
+BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # below a tile's diagonal, from the last row on
 PIVOTS = SIDE + len(BELOW)
 Lower = dict[tuple[int, int], Scalar]  # the part of L in a tile of the diagonal
 
