@@ -235,7 +235,7 @@ def test_score(run, capsys):
 @pytest.mark.filterwarnings("error")
 def test_one_episode_has_no_interval(capsys):
     show({"TorchHopper-v0": Score(torch.tensor([12.3]))})
-    assert capsys.readouterr().out == "score in TorchHopper-v0: 12.0 (1 episode, mean action)\n"
+    assert capsys.readouterr().out == "score in TorchHopper-v0: 12.3 (1 episode, mean action)\n"
 
 
 MINE = """

@@ -1,5 +1,5 @@
-"""Loops over the few of many alike things that some world needs: `when_any` and `compute_any` for many, whose code
-exists once.
+"""Loops over those of many similar things that some world needs: `when_any` and `compute_any` for many things at once,
+with code that exists once.
 
 `active_set` returns which are needed: a list of (number, mask), or a node of type "t".
 """
@@ -32,21 +32,23 @@ from .scalar import Mask, Scalar, logical_and, select
 
 
 def active_set(masks: Sequence[Mask]) -> Any:
-    """The numbers of the masks that hold in any world of the vector, and in which worlds they do."""
+    """Return the numbers of the masks that hold in any world of the vector, each with its mask."""
     if is_tracing():
         return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if holds(mask)]
 
 
 def everything(n: int) -> Any:
-    """The active set of all numbers below n, in all worlds: for loops that go through many."""
+    """Return the active set of all numbers below n, in all worlds: for loops over all of many things."""
     if is_tracing():
         return fresh("everything", attr=n)
     return [(i, True) for i in range(n)]
 
 
 def for_all(which: Any) -> Any:
-    """An active set with the same numbers, each for all worlds: what one world of a vector needs, all do."""
+    """Return an active set with the same numbers, each for all worlds: if one world of a vector needs a number, it is
+    done for all of them.
+    """
     if type(which) is Expr:
         return fresh("for_all", which, attr=which.attr)
     return [(i, True) for i, _ in which]
@@ -54,10 +56,10 @@ def for_all(which: Any) -> Any:
 
 @dataclass(frozen=True)
 class Packed:
-    """Several active sets merged in one order, as `which`: its numbers are slots, counted from 0 without gaps."""
+    """Several active sets merged in one order, as `which`, whose numbers are slots, counted from 0 without gaps."""
 
     which: Any
-    places: Sequence[int] = ()  # of the slots, where nothing is traced
+    places: Sequence[int] = ()  # the place of each slot, where nothing is traced
 
     @staticmethod
     def of(sets: Sequence[Any], orders: Sequence[Sequence[int]], n: int) -> Packed:
@@ -69,11 +71,11 @@ class Packed:
         return Packed([(slot, mask) for slot, (_, mask) in enumerate(found)], [place for place, _ in found])
 
     def place(self, slot: Any) -> Any:
-        """The place of a slot in the order."""
+        """Return the place of a slot in the order."""
         return node("number", self.which, slot) if type(self.which) is Expr else self.places[slot]
 
     def slot(self, place: Any) -> Any:
-        """The slot of a place that is in the set."""
+        """Return the slot of a place that is in the set."""
         return node("slot", self.which, place) if type(self.which) is Expr else list(self.places).index(place)
 
 
@@ -86,8 +88,8 @@ def put_each(
 ) -> None:
     """Put rows into an array: for each i of `which`, `compute(i)` returns the number of a row and its contents.
 
-    elsewhere: the row's contents in other worlds; by default unspecified. within: the arrays that loops within change;
-    what these put is for the worlds of the mask only, and unspecified in others.
+    elsewhere: the row's contents in worlds outside the mask; unspecified by default. within: the arrays that loops
+    inside `compute` change. What these loops put is for the worlds of the mask only, and unspecified in others.
     """
     if type(which) is not Expr:
         for i, mask in which:
@@ -104,9 +106,9 @@ def put_each(
 
 
 def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]) -> None:
-    """Run `body(i)` for each i of `which`, whose inner loops change arrays.
+    """Run `body(i)` for each i of `which`, where loops inside the body change `arrays`.
 
-    These loops put in all worlds: what a body adds in worlds outside of the i-th mask has to be 0.
+    These loops put in all worlds: whatever they add in worlds outside the i-th mask must be 0.
     """
 
     def turn(i: Any, nothing: Carry) -> Carry:
@@ -117,7 +119,7 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:
-    """An array with `compute(i)` in its row i, for the i of `which`; other rows, and other worlds, are unspecified."""
+    """Return an array with `compute(i)` in row i, for the i of `which`; other rows and other worlds are unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
@@ -131,7 +133,7 @@ def compute_rows(rows: Sequence[Sequence[Scalar]], compute: Callable[[list[Scala
 
 
 def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]]], n: int) -> Array:
-    """An array with parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
+    """Return an array of parts of each i of `which`, all below n: part k, `compute(i)[k]`, is in row k n + i."""
     found = Array()
     if type(which) is not Expr:
         for i, _ in which:
@@ -151,12 +153,14 @@ def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]
 
 
 def part(i: Any, k: int, n: int) -> Any:
-    """The number of part k of number i, from n."""
+    """Return the number of part k of number i, which is below n."""
     return i + k * n if k else i
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> Any:
-    """The active parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
+    """Return the active set of the parts of each i of `which`, all below n: part k has the number k n + i, and is
+    active where `test(i)[k]` holds.
+    """
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if holds(mask)]
@@ -169,7 +173,7 @@ def fold_each(
 ) -> Carry:
     """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask.
 
-    arrays: those that loops within change. What these put, they put in all worlds.
+    arrays: those that loops inside the body change. These loops put in all worlds.
     """
     if type(which) is not Expr:
         for i, mask in which:
@@ -180,19 +184,20 @@ def fold_each(
     return rebuild(results_of(_for_each(which, lambda i, c: Iteration(body(i, c)), carry, arrays)))
 
 
-Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # of a number, to each total: (index, value)
+Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # for a number: by list of totals, (index, value)
 
 
 def add_each(which: Any, body: Additions, totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
-    """Add to totals at many indices: for each list of totals, `body(i)` returns what to add where, as (index, value).
+    """Add to entries of lists of totals: for each i of `which`, `body(i)` returns, for each list, pairs (index, value
+    to add).
 
-    The indices that a body gives at once differ, except those of totals that nobody reads.
+    Within one call an index may occur only once per list, except in lists whose result is never read.
     """
     return add_all([(which, body)], totals)
 
 
 def add_all(loops: Sequence[tuple[Any, Additions]], totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
-    """Add up what several loops add to the same totals, one loop after the other: see `add_each`."""
+    """Run several loops that add to the same totals, one after the other: see `add_each`."""
     if not is_tracing():
         out = [list(total) for total in totals]
         for which, body in loops:
@@ -203,7 +208,7 @@ def add_all(loops: Sequence[tuple[Any, Additions]], totals: Sequence[Sequence[Sc
         return out
     sums = [Array(total) for total in totals]
     for n, (which, body) in enumerate(loops):
-        if n and current().derivatives:  # which are of arrays that one loop alone puts into
+        if n and current().derivatives:  # these need arrays that a single loop puts into: each loop gets new ones
             sums = [Array([array[k] for k in range(array.rows)]) for array in sums]
         region_op = _for_each(which, functools.partial(_added, sums, body), [])
         for array in sums:
@@ -230,7 +235,7 @@ class Iteration:
 
 
 def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()) -> Expr:
-    """The region op beneath the loops over an active set. arrays: those that loops within change."""
+    """Record the region op beneath all loops over an active set. arrays: those that loops inside the body change."""
     trace = current()
     before, rebuild = flatten(carry)
     region = Region(trace.region, trace.region.mask)

@@ -1,16 +1,16 @@
 """Derivatives of a graph being recorded, in reverse mode: from the adjoints of its results to those of its inputs.
 
-A node's adjoint is the derivative of a number by the node. It is recorded after the adjoints of all nodes that use the
-node. The rules are those of `derivatives`: an operation's derivative is a number, by which a tangent is multiplied in
-forward mode and an adjoint in reverse mode.
+A node's adjoint is the derivative of a number with respect to the node. It is recorded after the adjoints of all nodes
+that use the node. The rules are those of `derivatives`: an operation's derivative is a number, by which a tangent is
+multiplied in forward mode and an adjoint in reverse mode.
 
-- A block's adjoints are in another block under the same mask, which gives 0 to other worlds. What it needs of the first
-  block, the first carries out.
-- The adjoints of a loop over an active set are in another such loop, which computes again what it needs.
-- The adjoint of a solution of an equation, negated and solved with the equation's matrix, is that of the residual.
-- The adjoint of a value that follows from what a search picked is that of its formula (see `implicit`).
+- A block's adjoints are in another block under the same mask, which gives 0 to other worlds. The first block carries
+  out whatever values the second needs of it.
+- The adjoints of a loop over an active set are in another such loop, which recomputes what it needs.
+- The adjoint of an equation's residual is that of its solution, solved with the equation's matrix and negated.
+- A value that follows from what a search picked passes its adjoint on to its formula (see `implicit`).
 
-What has no rule is refused: no derivative is silently 0.
+Anything without a rule is refused: no derivative is silently 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bars = dict[Expr, Scalar]
 
 @dataclass(eq=False)
 class Solved:
-    """Values that solve an equation. The residual was recorded before them, from other nodes for the same numbers.
+    """Values that solve an equation. Its residual was recorded before, from other nodes that hold the same numbers.
 
     `solve` solves with the equation's matrix, which is symmetric.
     """
@@ -42,10 +42,10 @@ class Solved:
 
 
 class Adjoints:
-    """The adjoints of the nodes recorded so far, by those of some of them.
+    """The adjoints of the nodes recorded so far, computed from those of some of them, the roots.
 
-    inputs: the nodes by which derivatives are wanted; adjoints are not passed on beyond them. They and all roots are in
-    the present region, and no node outside of it depends on an input.
+    inputs: the nodes with respect to which derivatives are wanted; adjoints are not passed on beyond them. They and all
+    roots are in the present region, and no node outside of it depends on an input.
     """
 
     def __init__(self, inputs: Iterable[Expr], solutions: Sequence[Solved]):
@@ -56,18 +56,18 @@ class Adjoints:
         self._nodes: dict[Region, list[Expr]] = {}
         self._blocks: dict[Region, Expr] = {}
         self._exported: dict[Expr, Expr] = {}
-        self._computed: dict[Expr, Any] = {}  # values of formulas, and what these give for them
-        self._again: dict[Expr, Any] = {}  # nodes of a loop's body as they were computed again
+        self._computed: dict[Expr, Any] = {}  # by value of a formula: what the recorded formula gives for it
+        self._again: dict[Expr, Any] = {}  # by node of a loop's body: the node that computes it again
         self._arrays: dict[Expr, _ArrayBar] = {}
         self._scan(self._root)
 
     def of(self, roots: Sequence[tuple[Any, Scalar]]) -> list[Scalar]:
-        """Return the adjoints of the inputs, by those of the roots. Raises NotDifferentiable."""
+        """Return the adjoints of the inputs, given those of the roots. Raises NotDifferentiable."""
         bars: Bars = {}
         for x, bar in roots:
             self._add(bars, x, bar)
         self._sweep(self._root, bars)
-        if self._arrays:  # nobody handed on what went into these
+        if self._arrays:  # nothing has passed on the adjoints in these
             raise NotDifferentiable("what loops put into arrays has no derivative in reverse mode yet")
         return [bars.get(x, 0.0) for x in self._inputs]
 
@@ -86,7 +86,7 @@ class Adjoints:
             self._scan_node(e, nodes)
 
     def _scan_formula(self, solution: Formula, nodes: list[Expr]) -> None:
-        """Record the formula of values that depend on an input, as if it was there before them."""
+        """Record the formula of values that depend on an input, as if it had been recorded before them."""
         if any(self._is_active(x) for x in solution.given):
             recorded = current().region.nodes
             start = len(recorded)
@@ -132,7 +132,7 @@ class Adjoints:
             bars[x] = bars[x] + bar if x in bars else bar
 
     def _sweep(self, region: Region, bars: Bars) -> None:
-        """Hand on the adjoints of a region's nodes, from the last to the first, to what they are made of."""
+        """Pass on the adjoints of a region's nodes, from the last to the first, to their operands."""
         for e in reversed(self._nodes[region]):
             if e in self._inputs:
                 continue
@@ -203,7 +203,7 @@ class Adjoints:
                 self._add(bars, arg.before, select(mask, 0.0, bar))
 
     def _value(self, x: Any) -> Any:
-        """Return a value so that the present region may use it."""
+        """Return this value as a node that the present region may use."""
         if type(x) is not Expr:
             return x
         if x in self._again:
@@ -251,7 +251,7 @@ class Adjoints:
         carried = [(arg, bars.pop(arg.result)) for arg in loop.iter_args if arg.result in bars]
         if not wanted and not carried:
             return
-        for arg, bar in carried:  # iterations only add to these, so what was there before has the same adjoint
+        for arg, bar in carried:  # iterations only add to these, so the values before the loop have the same adjoints
             self._add(bars, arg.before, bar)
         trace, outer = current(), self._again
         region = Region(trace.region, trace.region.mask)
@@ -273,7 +273,7 @@ class Adjoints:
         for array in dict.fromkeys(x.args[0] for x, _ in reads if self._is_active(x.args[0])):
             bar_of = self._bar(array)
             bar_of.held = fresh("filled", bar_of.held, op, attr=array.attr)
-        for before, bar_of in wanted.items():  # so has an array that iterations only add to
+        for before, bar_of in wanted.items():  # likewise for an array that iterations only add to
             if before.args and self._is_active(before):
                 self._arrays[before] = bar_of
 
@@ -324,12 +324,12 @@ class Adjoints:
         try:
             args = [self._value(a) for a in x.args]
         except NotDifferentiable:
-            return  # an error is raised where it is needed
+            return  # if the node is needed, an error is raised there
         self._again[x] = node(x.op, *args, attr=x.attr, type_=x.type)
 
 
 class _ArrayBar:
-    """The adjoints of an array: of fixed rows, or held in an array that loops add to."""
+    """The adjoints of an array's entries: one by one, in fixed rows, or in another array, which loops add to."""
 
     def __init__(self, array: Expr, root: Region):
         self.shape, self._root = array.attr, root
@@ -352,7 +352,7 @@ class _ArrayBar:
         self._held = array
 
     def get(self, row: Any, column: int) -> Scalar:
-        """Return the adjoint of an entry in a row that a loop is at."""
+        """Return the adjoint of an entry in a row that a loop chooses."""
         found: Scalar = node("get", self.held, row, attr=column)
         return found
 
@@ -367,12 +367,12 @@ class _ArrayBar:
 
 
 def _hands_on(result: Expr) -> bool:
-    """True if the block or loop that gives a result takes its adjoint."""
+    """Return whether the block or loop that a result comes from handles its adjoint."""
     return isinstance(result.attr.region_op.attr, When | ForEach)
 
 
 def _may_be_one(x: Expr, y: Expr) -> bool:
-    """True if two readings may be of one entry, where that depends on an input at all."""
+    """Return whether two reads may be of the same entry, not counting entries that are constants."""
     (array, one), (other, two) = x.args, y.args
     if array is not other or x.attr != y.attr:
         return False
@@ -392,12 +392,12 @@ def _may_be_one(x: Expr, y: Expr) -> bool:
 
 
 def _added(put: Put) -> tuple[Any, float]:
-    """Return what a put adds to what was there before, or puts there, and its sign."""
+    """Return what a put adds to the previous value, or else the value that it puts, and the sign."""
     return (put.value, 1.0) if put.otherwise is None else _added_to(put.value, put.otherwise)
 
 
 def _added_to(value: Any, before: Any) -> tuple[Any, float]:
-    """Return what was added to a value to make another, and its sign."""
+    """Return what was added to `before` to make `value`, and its sign."""
     if value is before:
         return 0.0, 1.0
     if type(value) is Expr and value.op == "add" and any(x is before for x in value.args):

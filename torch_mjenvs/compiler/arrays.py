@@ -1,11 +1,11 @@
-"""Numbers read at a place known only when a kernel runs: a `Table` of constants, an `Array` of each world's own.
+"""Numbers that are read at a place known only when a kernel runs: a `Table` of constants, or an `Array` per world.
 
 Both are indexed like NumPy's arrays: `x[row]`, `x[row, column]`, `x[row, first:end]`. One entry is a scalar, several
 are a list. Columns are plain integers. The row is either
 
 - shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must exist;
-- of each world's own: a whole number as a scalar. If it does not exist, the nearest row is read. (But the number of a
-  queue's entry must be a row.)
+- per world: a whole number as a scalar. If there is no such row, the nearest one is read. (But the number of a queue's
+  entry must be that of an existing row.)
 
 All of it means the same for floats, torch tensors and traced values.
 """
@@ -48,7 +48,7 @@ class Table:
             return self._entry(place, columns, dtype)
         return [self._entry(place, c, dtype) for c in columns]
 
-    __iter__ = None  # else Python would ask for one row after the other, without end where they are traced
+    __iter__ = None  # else Python would ask for rows 0, 1, ..., and never end while tracing
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Table) and self._key == other._key)
@@ -82,7 +82,7 @@ class Table:
 class BufferTable:
     """The numbers of a buffer that is a table: a `Table` whose `rows` numbers come with the launch, not with the code.
 
-    So a kernel does not grow with its textures and meshes. It is read like a `Table`, at a world's own row.
+    So a kernel does not grow with its textures and meshes. It is read like a `Table`, at a row per world.
     """
 
     def __init__(self, buffer: int, rows: int, type_: str = "f"):
@@ -92,10 +92,10 @@ class BufferTable:
         return self._at(_place(row, self.rows))
 
     def bytes(self, first: int, columns: int, row: Expr) -> list[list[Scalar]]:
-        """Return a world's own row of those of `columns` integers each that begin at `first`: the four bytes of each,
-        0 to 255, the lowest first.
+        """Return the bytes of a row of integers per world: four for each integer, 0 to 255, the lowest first.
 
-        row: a 32-bit integer, of a row that must be there.
+        The rows have `columns` integers each, and the first row begins at `first`. row: a 32-bit integer, the number of
+        a row that exists.
         """
         place = row if columns == 1 else node("imul", row, columns)
         return [_bytes(self._at(node("iadd", place, first + k))) for k in range(columns)]
@@ -112,11 +112,11 @@ def _bytes(x: Any) -> list[Scalar]:
 
 
 class Array:
-    """Numbers of each world's own, in rows, which loops may change.
+    """Numbers per world, in rows, which loops may change.
 
-    `first` is what the first rows hold: numbers, or lists of numbers of one length. There are as many rows as these, or
-    `rows` of them; if `first` is empty, each has `columns` numbers, or is a number. Entries that are not given are
-    unspecified until they are put.
+    `first` is what the first rows hold: numbers, or lists of numbers of one length. There are `rows` rows, by default
+    as many as in `first`. If `first` is empty, each row has `columns` numbers, or is a single number. Entries that are
+    not given are unspecified until they are put.
 
     What a loop puts is visible from its next iteration on: an iteration reads the values from when it began. The loop
     must be told which arrays it changes: see `count_while`.
@@ -127,7 +127,7 @@ class Array:
         width = self.columns or 1
         self.rows = len(first) if rows is None else rows
         self._pending: list[tuple[Any, Sequence[Scalar], Mask | None]] = []
-        self._loops: list[Mask] = []  # that change it and are being run, or traced: the worlds that each is for
+        self._loops: list[Mask] = []  # those that change it and are running or being traced: the worlds of each
         filled = [list(row) for row in first] if self.columns else [[x] for x in first]
         self.held: Any
         if is_tracing():
@@ -143,10 +143,11 @@ class Array:
     __iter__ = None  # as of a `Table`
 
     def put(self, row: Any, values: Any, where: Mask | None = True) -> None:
-        """Make the row hold these values, or its first columns if they are fewer, at the end of the iteration.
+        """Make the row, or its first columns if there are fewer values, hold these values after this iteration.
 
-        This applies to the worlds of the mask. None: also to those that the loop does not concern, if they do not read
-        the row. Raises ValueError outside of a loop that was told of the array, as the values would be lost.
+        This applies to the worlds of the mask. None: it may also apply to worlds that the loop does not concern, which
+        must not read the row. Raises ValueError outside of a loop that was told of the array, as the values would be
+        lost.
         """
         if not self._loops:
             raise ValueError("a row is put into an array that no loop around was told of: see `count_while`")
@@ -175,7 +176,9 @@ class Array:
         self.held[row], self.rows = list(values), len(self.held)
 
     def enter(self, active: Mask = True) -> None:
-        """Begin an iteration for these worlds: what it reads is not what is known from before the loop."""
+        """Begin an iteration for these worlds, and forget the values known from before the loop: an iteration may have
+        changed them.
+        """
         assert not self._pending, "what a loop puts into an array, and what the code around it does, are two things"
         self._loops.append(active)
         if is_tracing():
@@ -192,11 +195,11 @@ class Array:
         return found
 
     def leave(self, before: Any, region_op: Expr) -> None:
-        """End a loop that was traced: what is read from now on is what it left."""
+        """End a traced loop: from now on, reads return what it left."""
         self.held = fresh("filled", before, region_op, attr=before.attr)
 
     def do_puts(self) -> None:
-        """End an iteration on floats or tensors: put at once, in the worlds that it is for."""
+        """End an iteration on floats or tensors: do its puts now, in the worlds that it is for."""
         active = logical_and(*self._loops)
         for row, values, where in self._pending:
             mask = active if where is None else logical_and(active, where)
@@ -210,7 +213,7 @@ class Array:
         self._loops.pop()
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
-        """Turn lists into a tensor (rows, columns, worlds) as precise as their content; `others` have its worlds."""
+        """Turn lists into a tensor (rows, columns, worlds) as precise as their content, of the worlds of `others`."""
         if isinstance(self.held, torch.Tensor):
             return
         known = [x for row in self.held for x in row if isinstance(x, torch.Tensor)]
@@ -234,12 +237,12 @@ class Array:
 
 
 def _columns_of(rows: Sequence[Any]) -> int | None:
-    """The length of the rows; None if they are numbers."""
+    """Return the length of the rows; None if they are numbers."""
     return len(rows[0]) if len(rows) and isinstance(rows[0], (list, tuple)) else None
 
 
 def _split(index: Any, columns: int | None) -> tuple[Any, int | Sequence[int]]:
-    """The row, and the column or columns, that are asked for."""
+    """Return the row, and the column or columns, that are asked for."""
     if columns is None:
         return index, 0
     row, asked = index if isinstance(index, tuple) else (index, slice(None))
@@ -251,7 +254,7 @@ def _is_shared(row: Any) -> bool:
 
 
 def _place(row: Any, rows: int) -> Any:
-    """The row as an index; where each world has its own, it is moved to the nearest row that exists."""
+    """Return the row as an index. If each world has its own, it is moved to the nearest row that exists."""
     if _is_shared(row) or (type(row) is Expr and row.type == "i"):
         return row
     nearest = maximum(minimum(row, float(rows - 1)), 0.0)

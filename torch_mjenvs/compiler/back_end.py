@@ -15,9 +15,9 @@ from .program import Buffer, Program
 class BackEnd:
     """A maker and loader of code for one device.
 
-    `lower` gives the program's LLVM IR, `translate` the code of that IR. `toolchain` says all else that the code
-    depends on. `load(name, buffers, dtype, code)` takes nothing but such code. Programs for it are recorded under
-    its `unroll_limit`: see `control`.
+    `lower` turns a program into LLVM IR, and `translate` turns that into code. `toolchain` names everything else that
+    the code depends on. `load(name, buffers, dtype, code)` makes a kernel from this code, without the program. Programs
+    for it are recorded under its `unroll_limit`: see `control`.
     """
 
     name: str

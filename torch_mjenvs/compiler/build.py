@@ -33,18 +33,18 @@ class Recipe:
 
 
 def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
-    """The kernel of a program, for a device. Code that is in use in this process, or kept on disk, is not made again.
+    """Return a program's kernel for a device. Code that is in use in this process, or kept on disk, is not made again.
 
-    Code is kept under the program's IR, and an origin leads to it: so where the package has changed, but not what it
-    makes, a program is recorded, and not compiled. Loaded code goes with its last user.
+    Code is kept under the program's IR, and an origin leads to it. So if the package has changed, but not the IR that
+    it makes, the program is recorded again but not compiled. Loaded code is freed with its last user.
     """
     return prepare(what, where)()
 
 
 def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[], Kernel]:
-    """Begin a `build`: record now what cannot be known by an origin, and return a function that does the rest.
+    """Begin a `build`: record the program now if it has no origin, and return a function that does the rest.
 
-    The program itself is not needed any more then.
+    That function no longer needs the program itself.
     """
     back = devices.back_end(where) if isinstance(where, torch.device) else where
     name, buffers, dtype = what.name, tuple(what.buffers), what.dtype
@@ -81,7 +81,7 @@ def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[
         found = _loaded.get(place)
         if found is None:
             made = code()
-            with progress(f"loading the kernel {name!r}"):  # to a GPU's driver it is one more language to compile
+            with progress(f"loading the kernel {name!r}"):  # a GPU's driver compiles it once more
                 found = _loaded[place] = back.load(name, buffers, dtype, made)
         return found
 

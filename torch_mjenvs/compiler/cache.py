@@ -1,8 +1,8 @@
 """Object code kept on disk between processes.
 
 Loaded code runs with the user's rights. So a file is used only if no other user can have written it, and only for the
-key that it was kept under: its header has the digest of the whole key, and of what follows. A small file may stand for
-code under another key, whose digest is all that it holds.
+key that it was kept under: its header has the digest of the whole key, and of what follows. A small file may lead to
+code under another key: it holds just the digest of that key.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import platformdirs
 
 MAGIC = b"torch_mjenvs code 1\n"  # what a file begins with; the digests of key and code come next
 DIGEST = hashlib.sha256().digest_size
-LIMIT = 512_000_000  # bytes that the folder may hold; beyond them, what was not used for longest goes
-STALE = 3600  # seconds after which a file that is being written has no writer any more
+LIMIT = 512_000_000  # bytes that the folder may hold; beyond that, the least recently used files are removed
+STALE = 3600  # seconds after which the writer of an unfinished file must be gone
 NAMES = re.compile(r"[\w-]+-[0-9a-f]{32}\.o(?P<unfinished>\.\w+\.tmp)?")
-_unchecked: dict[Path, int] = {}  # bytes that this process has written into a folder since it looked how full it was
+_unchecked: dict[Path, int] = {}  # bytes that this process has written into a folder since it last checked its size
 CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
 
 
 def kept(name: str, key: str) -> bytes | None:
-    """The code kept under this key; None if there is none, or none that can be trusted."""
+    """Return the code kept under this key; None if there is none, or none that can be trusted."""
     return _kept(name, _digest(key))
 
 
@@ -41,7 +41,7 @@ def keep(name: str, key: str, code: bytes) -> None:
 
 
 def led_to(name: str, key: str) -> bytes | None:
-    """The code that this key leads to; None if it leads nowhere, or the code is gone."""
+    """Return the code that this key leads to; None if it leads nowhere, or the code is gone."""
     digest = _kept(f"{name}-origin", _digest(key))
     return None if digest is None else _kept(name, digest)
 
@@ -64,7 +64,7 @@ def _kept(name: str, digest: bytes) -> bytes | None:
 
 
 def _keep(name: str, digest: bytes, code: bytes) -> None:
-    """Write beside and move, so that no other process reads half a file."""
+    """Write another file first and then rename it, so that no process reads half a file."""
     folder = _trusted_directory(make=True)
     if folder is None:
         return
@@ -95,7 +95,7 @@ def _file_name(name: str, digest: bytes) -> str:
 
 
 def directory() -> Path | None:
-    """The folder of the cache: `TORCH_MJENVS_CACHE`, or a folder of the user's cache; None if the user has no home."""
+    """Return the cache's folder, `TORCH_MJENVS_CACHE` or one in the user's cache; None if the user has no home."""
     chosen = os.environ.get("TORCH_MJENVS_CACHE")
     if chosen:
         path = Path(os.path.expanduser(chosen))
@@ -107,7 +107,7 @@ def directory() -> Path | None:
 
 
 def _trusted_directory(make: bool = False) -> Path | None:
-    """The folder, if it exists and only the user can write into it."""
+    """Return the folder, if it exists and only the user can write into it."""
     path = directory()
     if path is None:
         return None
@@ -121,7 +121,7 @@ def _trusted_directory(make: bool = False) -> Path | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """The content of a file of the user's own, which is then the one used last."""
+    """Return the content of a file that only the user can write, and mark the file as just used."""
     flags = (getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
     try:
         file = os.open(path, os.O_RDONLY | sum(flags))
@@ -143,7 +143,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _is_private(path: Path, found: os.stat_result) -> bool:
-    """True if the user owns it and nobody else can write it; if not, a message says so once."""
+    """Return whether the user owns the file and nobody else can write it; if not, warn of it once."""
     if not CHECKED:
         return True
     if found.st_uid != os.geteuid():
@@ -176,7 +176,7 @@ class Entry:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The cache's own files, those used last first."""
+    """Return the cache's own files, most recently used first."""
     found = []
     with suppress(OSError), os.scandir(folder) as files:
         for file in files:
@@ -189,7 +189,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what writers that were killed left, and, beyond the limit, what was not used for longest."""
+    """Remove unfinished files of writers that were killed and, beyond LIMIT, the least recently used files."""
     total = 0
     for entry in entries(folder):
         total += entry.size

@@ -23,7 +23,7 @@ Carry = Any
 
 @contextlib.contextmanager
 def one_iteration(arrays: Sequence[Array], active: Mask = True) -> Iterator[None]:
-    """One iteration, of plain numbers, of a loop that changes arrays, for the worlds of `active`."""
+    """Run the block as one iteration, not traced, of a loop that changes arrays, for the worlds of `active`."""
     for array in arrays:
         array.enter(active)
     yield
@@ -52,7 +52,7 @@ def changes(arrays: Sequence[Array], body: Region) -> tuple[list[OwnPut], list[E
 
 
 def variables(before: list[Any]) -> tuple[Expr, list[IterArg]]:
-    """A loop's counter, and a variable for each leaf of its carry."""
+    """Return a loop's counter, and a variable for each leaf of its carry."""
     counter = fresh("counter")
     return counter, [IterArg(x, variable=fresh("phi", type_=type_of(x))) for x in before]
 
@@ -66,7 +66,7 @@ def carry_on(what: str, iter_args: list[IterArg], new: Carry) -> None:
 
 
 def closed(op: str, *args: Any, attr: RegionOp) -> Expr:
-    """The node of a region op, and the results of what it carries."""
+    """Record a region op and the results of what it carries; return its node."""
     region_op = fresh(op, *args, attr=attr)
     for x in attr.iter_args:
         x.region_op, x.result = region_op, fresh("result", region_op, attr=x, type_=type_of(x.after))
@@ -76,12 +76,12 @@ def closed(op: str, *args: Any, attr: RegionOp) -> Expr:
 
 
 def results_of(region_op: Expr) -> list[Any]:
-    """What the code after a region op sees of its carry."""
+    """Return what the code after a region op sees of its carry."""
     return [x.result for x in region_op.attr.iter_args]
 
 
 def holds(mask: Any) -> bool:
-    """True if a mask that is not traced holds in any world."""
+    """Return whether a mask that is not traced holds in any world."""
     return bool(mask.any()) if isinstance(mask, torch.Tensor) else bool(mask)
 
 
@@ -96,7 +96,7 @@ def check_alike(what: str, old: list[Any], new: list[Any]) -> None:
 
 
 def flatten(tree: Carry) -> tuple[list[Any], Callable[[list[Any]], Carry]]:
-    """The leaves in order, and a function that puts other leaves in their places."""
+    """Return the leaves in order, and a function that puts other leaves in their places."""
     leaves: list[Any] = []
     shape = _shape_of(tree, leaves)
     return leaves, lambda new: _shaped(shape, iter(new))
@@ -106,7 +106,7 @@ def _shape_of(tree: Any, leaves: list[Any]) -> Any:
     if isinstance(tree, (list, tuple)):
         return type(tree), [_shape_of(x, leaves) for x in tree]
     if isinstance(tree, dict):
-        # the same order, however it came to be
+        # sorted: the order must not depend on how the dict was made
         return dict, {k: _shape_of(tree[k], leaves) for k in sorted(tree)}
     if is_dataclass(tree):
         return type(tree), {x.name: _shape_of(getattr(tree, x.name), leaves) for x in fields(tree)}

@@ -35,7 +35,7 @@ from .scalar import logical_and, select
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """Return `body(carry)` in the worlds of the mask, `carry` in others; skipped if no world of the vector is in it."""
+    """Return `body(carry)` in the worlds of the mask, else `carry`; skip `body` if no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
@@ -138,11 +138,11 @@ _unroll_limit = ContextVar("unroll_limit", default=math.inf)
 
 
 def unroll_limit() -> float:
-    """How many copies of similar work, some of which most worlds need, are written out; more are in a loop.
+    """Return how many copies of similar work, some of which most worlds need, are written out; more are in a loop.
 
-    This depends on what a kernel runs on. The lanes of a vector go together through each copy that one of them needs,
-    also in a loop; and a copy that is written out is simpler, because of its constants. So for vectors there is no
-    limit. Worlds that are threads can each be in an iteration of their own, of code that is fetched once for all.
+    This depends on what a kernel runs on. If one lane of a vector needs a copy, all lanes go through it together, also
+    in a loop; and a copy that is written out is simpler, because of its constants. So for vectors there is no limit.
+    Worlds that are threads can each be in a different iteration of a loop, whose code is fetched once for all.
     """
     return _unroll_limit.get()
 
@@ -158,7 +158,7 @@ def worlds_go_together() -> bool:
 
 @contextlib.contextmanager
 def unrolling(limit: float) -> Iterator[None]:
-    """Set `unroll_limit` while the block runs, also for kernels that are built for the CPU there."""
+    """Set `unroll_limit` while the block runs, even for kernels that the block builds for the CPU."""
     before = _unroll_limit.set(limit)
     try:
         yield
@@ -174,8 +174,8 @@ def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:
 
 
 def here() -> Callable[[], contextlib.AbstractContextManager[object]]:
-    """Remember this place in the code: what is computed within the context that this gives belongs to it, so that
-    everything from here on may use it, whatever block it was first asked for in.
+    """Remember this place in the code, and return a function that makes contexts. What is computed in such a context is
+    recorded at this place, so all code after it may use the result, whichever block first asked for it.
     """
     if not is_tracing():
         return contextlib.nullcontext
@@ -183,10 +183,11 @@ def here() -> Callable[[], contextlib.AbstractContextManager[object]]:
 
 
 def apart() -> Callable[[], contextlib.AbstractContextManager[object]]:
-    """Remember this place in the code: what is computed within the context that this gives shares no value with the
-    code around it, up to this place.
+    """Remember this place in the code, and return a function that makes contexts. What is computed in such a context
+    shares no value with the code around it, up to this place.
 
-    So that code is rounded as it is without: a product that others use, too, does not join a sum.
+    So the code around is rounded as if the context were not there: a product that it shared would have another user and
+    not be fused into a sum.
     """
     if not is_tracing():
         return contextlib.nullcontext

@@ -41,7 +41,7 @@ class Target:
     vector_bytes: int
 
     def machine(self) -> llvm.TargetMachine:
-        """LLVM's maker of code for this target."""
+        """Return LLVM's maker of code for this target."""
         return loader.machine(self.triple, self.cpu, self.features)
 
 
@@ -61,12 +61,12 @@ def host() -> Target:
 
 
 def lanes_of(dtype: str, target: Target) -> int:
-    """The number of worlds that fit into one vector of the target."""
+    """Return the number of worlds that fit into one vector of the target."""
     return target.vector_bytes // (4 if dtype == "float32" else 8)
 
 
 def assembly(program: Program, target: Target) -> str:
-    """The whole module as LLVM IR."""
+    """Return the whole module as LLVM IR."""
     lanes = lanes_of(program.dtype, target)
     with collector_paused():
         tile = render(program, lanes)
@@ -147,9 +147,11 @@ class _Run:
             stacks.give(held, stack_bytes)
 
     def _share_out(self, threads: int) -> None:
-        """Run it on threads of our own; an interrupt, which may come between any two lines, goes on when all is done.
+        """Run the tiles on Python threads. An interrupt (Ctrl-C), which may come between any two lines, is raised when
+        all tiles are done.
 
-        Who is at work has said so, in `begun`, and who comes when it is done, and the stacks are another's, sees that.
+        A helper appends to `begun` before it looks at `done`, so this waits for every helper that uses the job. One
+        that starts later does nothing: its stack may belong to another launch by then.
         """
         counter = ctypes.c_int64(0)
         job, mine = (_Job.from_buffer_copy(self._job) for _ in range(2))
@@ -188,12 +190,12 @@ class _Run:
 class Parts:
     """Runs of a kernel over the same worlds, cut into parts that another kernel's threads call, in any order of parts.
 
-    `calls` (parts, runs, 2) int64 has the addresses of a function and of its argument for each.
+    `calls` (parts, runs, 2) int64 holds, for each part of each run, the addresses of a function and of its argument.
     """
 
     def __init__(self, runs: Sequence[Callable[[int], None]], parts: int):
-        """Cut the runs of `Kernel.launcher` into this many parts. Raises ValueError if these are no whole tiles."""
-        self._runs = [run for run in runs if isinstance(run, _Run)]  # what jobs point to is theirs
+        """Cut the runs of `Kernel.launcher` into this many parts. Raises ValueError if these are not whole tiles."""
+        self._runs = [run for run in runs if isinstance(run, _Run)]  # they own what the jobs point to
         first = self._runs[0]
         self._kernel = kernel = first._kernel
         tiles, rest = divmod(first._tiles, parts)
@@ -219,7 +221,7 @@ class Parts:
 
     @contextmanager
     def ready(self, threads: int) -> Iterator[None]:
-        """Have all parts of all runs ready to be called once each, by this many threads, of torch's team if several."""
+        """Prepare all parts of all runs to be called once each, by this many threads; several are torch's team."""
         helpers = team() if threads > 1 else None
         self._counters.copy_(self._begin)
         self._set("thread_index", 0)
@@ -243,10 +245,10 @@ class _Job(ctypes.Structure):
 class Team(NamedTuple):
     """Functions of an OpenMP runtime, by which threads work together."""
 
-    start: Callable[[int, int, int, int], None]  # a function with its argument on this many threads
-    number: int  # the address of what tells a thread which of them it is
-    size: int  # the address of what tells how many of them there are
-    barrier: int  # the address of what returns when all of them have called it
+    start: Callable[[int, int, int, int], None]  # runs a function with its argument on this many threads
+    number: int  # the address of the function that tells a thread its number
+    size: int  # the address of the function that tells how many threads there are
+    barrier: int  # the address of the function that returns when all threads have called it
 
     def run(self, function: int, argument: int, threads: int) -> None:
         """Call a function, given by its address, on this many threads."""
@@ -256,10 +258,10 @@ class Team(NamedTuple):
 
 @functools.cache
 def team() -> Team | None:
-    """The OpenMP threads that torch uses; None if its OpenMP does not have GNU's entry.
+    """Return the team of OpenMP threads that torch uses; None if its OpenMP does not have GNU's entry.
 
-    They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
-    wait for more work by spinning. None if torch's OpenMP does not have GNU's entry.
+    They are ready within microseconds. Threads of our own would be kept from the cores by torch's, which spin while
+    they wait for work.
     """
     try:
         here = ctypes.CDLL(None)
@@ -272,9 +274,9 @@ def team() -> Team | None:
 
 @functools.cache
 def _helpers() -> SimpleQueue[Callable[[], None]]:
-    """A queue of calls, which threads of ours make, one for each processor.
+    """Return a queue of calls, which Python threads of our own make, one thread for each processor.
 
-    Not a ThreadPoolExecutor: an interrupt of who hands it work can leave its locks locked for ever.
+    A ThreadPoolExecutor will not do: an interrupt of the thread that submits work can leave its locks held for ever.
     """
     work: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
@@ -293,7 +295,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def back_end(target: Target | None = None) -> BackEnd:
-    """The maker and loader of object code for this machine, with all that it can do or as the target says."""
+    """Return the maker and loader of object code, for all that this machine can do or for the target."""
     target = target or host()
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:

@@ -23,7 +23,7 @@ from .program import Buffer, Program, collector_paused
 
 
 def assembly(program: Program) -> str:
-    """The PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
+    """Return the PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
     return translate(_lower(program)).decode()
 
 
@@ -75,7 +75,7 @@ class Code:
         return _check(answer, f"CUDA's driver, given the code of {self.name} for {self.device}, answered", said)
 
     def attribute(self, name: str) -> int:
-        """Return what the driver says of the GPU."""
+        """Return an attribute of the GPU, by the driver's name of it."""
         return _attribute(self._gpu, name)
 
     def allow_shared(self, size: int) -> None:
@@ -96,10 +96,10 @@ class Code:
 class Kernel(launch.Kernel):
     """A program loaded on one GPU.
 
-    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks of one warp a
-    multiprocessor holds at once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local
-    memory, once for all kernels of a process: for the largest, and as many threads as the GPU can hold, however many
-    worlds there are.
+    `registers` and `local_bytes` are what a thread takes of each. `blocks` is how many blocks of one warp a
+    multiprocessor holds at once. `reserved_bytes` is about how much of the GPU's memory the driver sets aside as local
+    memory, once for all kernels of a process: enough for the largest of them on as many threads as the GPU can hold,
+    however many worlds there are.
     """
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
@@ -114,20 +114,20 @@ class Kernel(launch.Kernel):
         return _Run(self, tensors, worlds)
 
     def _share_out(self) -> int:
-        """Have as much of a multiprocessor's memory as may be serve as L1, where spilled values live; the number of
-        blocks of a warp that it then holds.
+        """Let as much of a multiprocessor's memory as possible serve as L1, where spilled values live, and return how
+        many blocks of one warp it then holds.
 
-        No shared memory is used, but of it the system takes some for each block: asked for none, the driver leaves
-        room for 8 blocks on newer chips, where registers allow up to 32.
+        Kernels use no shared memory, but the system takes some for each block. Without this, the driver leaves room for
+        only 8 blocks on newer chips, where registers allow up to 32.
         """
         cuda, get = _driver(), self.code.attribute
         quarter = get("MAX_REGISTERS_PER_MULTIPROCESSOR") // 4  # each of four schedulers has its own
-        most = 4 * (quarter // (-(-32 * self.registers // 256) * 256))  # registers are given out by 256
+        most = 4 * (quarter // (-(-32 * self.registers // 256) * 256))  # registers are given out in units of 256
         most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // NVIDIA.warp, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
         taken = 100 * most * get("RESERVED_SHARED_MEMORY_PER_BLOCK") // get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
         carveout = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         blocks = 0
-        for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
+        for percent in (taken, taken + 1):  # the driver rounds the request up to a size that the chip has
             _check(cuda.cuFuncSetAttribute(self.code.function, carveout, percent))
             found = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.warp, 0)
             blocks = int(_check(found))
@@ -136,14 +136,14 @@ class Kernel(launch.Kernel):
         return blocks
 
     def _reserve(self) -> int:
-        """Launch it for no worlds, so that the driver reserves local memory now: later it would be in a first step,
-        with a wait, and not allowed at all while a user captures a graph.
+        """Launch the kernel for no worlds, so that the driver reserves local memory now. Otherwise it would do so in
+        the first step, which would wait for it, and could not do so at all while a user captures a graph.
 
-        Raises torch.OutOfMemoryError if there is not enough, even without what torch keeps for later.
+        Raises torch.OutOfMemoryError if there is not enough, even after torch has given back what it keeps for later.
         """
         get = self.code.attribute
         threads = get("MAX_THREADS_PER_MULTIPROCESSOR") * get("MULTIPROCESSOR_COUNT")
-        reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # what a call takes is beside it
+        reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # calls take some, too
         nothing = Arguments([0] * (len(self.buffers) + 1))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
@@ -176,10 +176,10 @@ def _attribute(gpu: Any, name: str) -> int:
 
 
 def _unload(context: Any, module: Any) -> None:
-    """Give back the GPU's memory of code whose last user has gone, on whatever Python thread that is noticed.
+    """Free the GPU's memory of code whose last user is gone, on whichever Python thread that is noticed.
 
-    The driver waits for what of it still runs. Without the change of mode, this would spoil another's graph that is
-    being captured at the time. Errors mean that there is nothing to give back, as in a forked child.
+    The driver waits for launches of it that still run. Without the change of mode, this would spoil a graph that
+    someone else is capturing at the time. Errors mean that there is nothing to free, as in a forked child.
     """
     cuda = _driver()
     relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -191,7 +191,7 @@ def _unload(context: Any, module: Any) -> None:
 
 
 class Arguments:
-    """The arguments of a kernel: `address` is that of a list of their places."""
+    """The arguments of a kernel: `address` is that of a list of pointers to them."""
 
     def __init__(self, values: Sequence[int]):
         self._values = (ctypes.c_uint64 * len(values))(*values)
@@ -205,11 +205,11 @@ class Arguments:
 
 
 def block_size(worlds: int, multiprocessors: int) -> int:
-    """Return how many threads a block has: a world each, as many as a multiprocessor must hold, up to a limit.
+    """Return how many threads a block has: one per world, as many as each multiprocessor must hold, up to a limit.
 
-    With few worlds it is less than a warp. So they are spread over all multiprocessors, and as the threads of a warp
-    take each other's branches, a world then waits for fewer others. Beyond, a block is whole warps, which may wait for
-    each other.
+    With few worlds a block is less than a warp. So they are spread over all multiprocessors, and a world waits for
+    fewer others, since all threads of a warp go through every branch that one of them takes. With more worlds, a block
+    is whole warps, which may wait for each other.
     """
     each = max(1, -(-worlds // multiprocessors))
     return each if each < NVIDIA.warp else NVIDIA.warp * min(NVIDIA.warps, -(-each // NVIDIA.warp))
@@ -228,10 +228,10 @@ class _Run:
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
         if not self._blocks:
-            return  # CUDA refuses a launch of none
+            return  # CUDA refuses a launch of no blocks
         kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
-            _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA yet is in none
+            _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA has no context
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
                 _check(
@@ -245,7 +245,7 @@ OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
 def _retry_without_cache(call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The driver's answer; where memory was short, after torch has given back what it keeps for later."""
+    """Return the driver's answer. If memory is short, have torch give back what it keeps for later, and ask again."""
     answer = call()
     if int(answer[0]) == OUT_OF_MEMORY:
         torch.cuda.empty_cache()
@@ -255,7 +255,7 @@ def _retry_without_cache(call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]
 
 @functools.cache
 def _driver() -> ModuleType:
-    """CUDA's driver API, which torch's CUDA builds bring with them."""
+    """Return CUDA's driver API, which torch's CUDA builds bring with them."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -265,7 +265,7 @@ def _driver() -> ModuleType:
 
 
 def _check(answer: tuple[Any, ...], what: str = "CUDA's driver answered", more: str = "") -> Any:
-    """The results of a call of the driver, without its status. Raises RuntimeError if that is an error."""
+    """Return the result of a call of the driver. Raises RuntimeError if its status is an error."""
     status, *results = answer
     if int(status):
         cuda = _driver()
@@ -282,7 +282,7 @@ def toolchain() -> str:
 
 
 def back_end(device: torch.device) -> BackEnd:
-    """The maker and loader of PTX for this GPU; it is what is kept on disk."""
+    """Return the maker and loader of PTX for this GPU. PTX is what is kept on disk."""
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)

@@ -58,12 +58,12 @@ def _div(e: Expr, a: Any, b: Any, ta: Tangent, tb: Tangent) -> Tangent:
 def _sqrt(e: Any, x: Any, t: Tangent) -> Tangent:
     if not t:
         return NONE
-    at_0 = e <= 0.0  # there it is 0, not infinite: so it makes no NaN where the root goes into a branch not taken
+    at_0 = e <= 0.0  # the derivative there is 0, not infinite: no NaN if a branch not taken uses the root
     return _scaled(t, select(at_0, 0.0, 0.5 / node("select", at_0, 1.0, e)))
 
 
 def _abs(e: Expr, x: Any, t: Tangent) -> Tangent:
-    """At 0 it is the mean of both sides, as from centred differences: at rest all speeds are 0."""
+    """At 0 the derivative is the mean of both sides, as from centred differences: at rest all speeds are 0."""
     return _scaled(t, select(x < 0.0, -1.0, select(x > 0.0, 1.0, 0.0))) if t else NONE
 
 

@@ -1,14 +1,15 @@
 """Derivatives of a graph being recorded, in forward mode: each node's tangent is recorded beside the node itself.
 
 A tangent is sparse: {column: derivative by that column's input}, without those that are always 0. It is recorded in the
-region of its node. What a block carries out gets a carry for each entry of its tangent, under the same mask, so that a
-block that no world needs is skipped with its derivatives; and so does what a `repeat` or a loop over what is needed
-carries on. An array has for each column of its tangent another array, of the tangents of what it holds. Elementary
-functions have the derivatives that calculus gives them, not those of their polynomials. What a search found has the
-derivative that the equation gives which it solves (see `implicit`); the search itself is never entered.
+region of its node. A value that a block carries out gets a carry for each entry of its tangent, under the same mask, so
+that a block that no world needs is skipped with its derivatives. The same holds for what a `repeat` or a loop over an
+active set carries on. For each column of its tangent, an array has another array, which holds the tangents of its
+entries. Elementary functions have the derivatives that calculus gives them, not those of their polynomials. The result
+of a search has the derivative that follows from the equation that it solves (see `implicit`); the search itself is
+never entered.
 
-A kink has the derivative of the piece that the value is in; where it lies right on one, `min` and `max` with a constant
-follow the value that is not constant, and |x| has the mean of both sides, 0. What is constant piece by piece
+A function with kinks has the derivative of the piece that the value is in; right on a kink, `min` and `max` with a
+constant follow the value that is not constant, and |x| has the mean of both sides, 0. What is constant piece by piece
 (comparisons, roundings, integers) has derivative 0. Anything else has a rule here or is refused: no derivative is
 silently 0.
 """
@@ -26,8 +27,8 @@ from .implicit import Solution
 from .region_ops import ForEach, IterArg, Put, PuttingLoop, RegionOp, Repeat, Shape, When
 from .scalar import Scalar
 
-# The tangent of an array says, by the array's own columns, where the tangents of these are: an array (or a table, of
-# constants) and the column there.
+# One column of an array's tangent: for each of the array's own columns, where its tangents are, as another array (or a
+# table, if they are constants) and the column there.
 Places = dict[int, tuple[Any, int]]
 
 
@@ -39,9 +40,9 @@ LARGE = 5000  # columns times the square of the unknowns, from which equations a
 
 
 class Tangents:
-    """The tangents of nodes of the present trace, by seeds: what is known of the tangents of some of them.
+    """The tangents of nodes of the present trace, given seeds: the known tangents of some of them.
 
-    They are recorded where they are first asked for by `of`.
+    They are recorded when they are first asked for by `of`.
     """
 
     def __init__(self, seeds: Mapping[Expr, Tangent]):
@@ -69,7 +70,7 @@ class Tangents:
         return self._known[x] if type(x) is Expr else NONE
 
     def _operands(self, e: Expr) -> Sequence[Any]:
-        """Return the values whose tangents that of e is made of."""
+        """Return the values whose tangents make up that of e."""
         trace = current()
         if e.type not in "fa" or e in trace.held:
             return ()
@@ -89,7 +90,7 @@ class Tangents:
         return (arg.before, arg.after) if isinstance(arg.region_op.attr, When) else ()
 
     def _record(self, e: Expr) -> None:
-        """Make the tangent of e, whose operands' are known."""
+        """Record the tangent of e; those of its operands are known."""
         trace = current()
         if e.type == "a":
             self._of_array(e)
@@ -116,7 +117,7 @@ class Tangents:
     # blocks and loops
 
     def _of_block(self, arg: IterArg) -> Tangent:
-        """Return the tangent of what a block carries out: under the block's mask, that of what the block makes."""
+        """Return the tangent of a value that a block carries out: under the block's mask, that of what it makes."""
         before, after = self.known(arg.before), self.known(arg.after)
         out: Tangent = {}
         for column in dict.fromkeys((*before, *after)):
@@ -128,10 +129,10 @@ class Tangents:
         return out
 
     def _of_loop(self, wanted: IterArg) -> None:
-        """Make the tangents of what a loop carries: of this value, and of those that it is made of on the way.
+        """Record the tangents of this value that a loop carries, and of the others that it is made of on the way.
 
-        Which entries are always 0 is not known before the end of the loop: so the loop carries those of all columns
-        that there may be.
+        Which entries are always 0 is known only at the end of the loop, so the loop carries those of all possible
+        columns.
         """
         region_op: Expr = wanted.region_op
         loop: Repeat | ForEach = region_op.attr
@@ -189,9 +190,9 @@ class Tangents:
             self._known[e] = NONE
 
     def _of_filled(self, e: Expr) -> None:
-        """Make the tangents of what a loop over what is needed puts into an array: it puts those into other arrays.
+        """Record the tangents of what a loop over an active set puts into an array: it puts those into other arrays.
 
-        The loop may read what it puts, as a sum does that it adds to. Then tangents are kept of all that there may be.
+        If the loop reads what it puts, as where it adds to a sum, it keeps tangents for all possible columns.
         """
         before, region_op = e.args
         loop: ForEach = region_op.attr
@@ -223,7 +224,7 @@ class Tangents:
     def _room(
         self, e: Expr, first: Sequence[Tangent], columns: Iterable[Hashable], used: Sequence[int]
     ) -> dict[Hashable, Places]:
-        """Make arrays for the tangents of what is put into the array e; these are the first."""
+        """Make arrays for the tangents of what is put into array e; those of its first entries are `first`."""
         found = {}
         with current().inside(e.region):
             for column in columns:
@@ -233,7 +234,7 @@ class Tangents:
         return found
 
     def _reach(self, values: Sequence[Any], wanted: Expr) -> bool:
-        """True if one of the values, whose tangents are not known, is made of what is wanted."""
+        """Return whether one of these values is made of `wanted`, through nodes whose tangents are not known yet."""
         seen: dict[Expr, None] = {}
         todo: list[Any] = list(values)
         while todo:
@@ -246,7 +247,7 @@ class Tangents:
         return False
 
     def _carried_with(self, wanted: IterArg) -> list[IterArg]:
-        """List what a loop carries that this value of it is made of, itself the first."""
+        """List the values carried by a loop that this one is made of, itself first."""
         loop: Repeat | ForEach = wanted.region_op.attr
         variables = {arg.variable: arg for arg in loop.iter_args}
         found, todo = {wanted: None}, [wanted]
@@ -277,7 +278,9 @@ class Tangents:
         return solution.values[-1].region is not current().top
 
     def _equation(self, solution: Solution) -> tuple[list[Any], Callable[[Sequence[Scalar]], Sequence[Scalar]]]:
-        """Return the residual of an equation at its solution, whose own tangent is none, and what solves with it."""
+        """Return an equation's residual at its solution, held constant, and the function that solves with the
+        equation's matrix.
+        """
         if solution not in self._equations:
             with current().inside(solution.values[-1].region):
                 residual, solve = solution.equation()
@@ -308,7 +311,7 @@ class Tangents:
                 after[e] = None
                 todo += users.get(e, ())
         own = dict.fromkeys(solution.values)
-        sums = {e.args[0] for e in after if e.op == "filled"}  # whose tangents are known where the loop's are made
+        sums = {e.args[0] for e in after if e.op == "filled"}  # their tangents become known with those of the loop
         found = [x for e in after if e not in own for x in (_made_of(e) if e.type in "ac" else self._operands(e))]
         return [
             x
@@ -317,10 +320,11 @@ class Tangents:
         ]
 
     def _solve(self, solution: Solution) -> None:
-        """Make the tangents of a solution: minus the inverse of the equation's matrix, times the residual's tangents.
+        """Record the tangents of a solution: minus the inverse of the equation's matrix, times the residual's tangents.
 
-        In a loop those of the residual are by the few values from which the equation follows, times their tangents:
-        these have entries in all columns, while those of the equation are sparse.
+        In a loop, the residual is differentiated with respect to the few values from which the equation follows, and
+        the result is multiplied by their tangents: these have entries in all columns, while those of the equation are
+        sparse.
         """
         residual, solve = self._equation(solution)
         if not self._in_loop(solution):
@@ -346,11 +350,11 @@ class Tangents:
     # what has no rule
 
     def _is_leaf(self, e: Expr) -> bool:
-        """True for a node that is a column of its own."""
+        """Return whether a node is a column of its own."""
         return False
 
     def _depends(self, e: Expr) -> bool:
-        """True if e may depend on a seed at all."""
+        """Return whether e may depend on a seed at all."""
         seen: dict[Expr, None] = {}
         todo: list[Any] = [e]
         while todo:
@@ -363,7 +367,7 @@ class Tangents:
                 if self._known[x]:
                     return True
                 continue
-            if x.op == "version":  # which the loop that it is of puts into
+            if x.op == "version":  # an array that its loop puts into
                 return True
             seen[x] = None
             todo += _made_of(x)
@@ -371,16 +375,16 @@ class Tangents:
 
 
 class _Local(Tangents):
-    """Tangents by the values that an equation is made of, each a column of its own.
+    """Tangents with respect to the values that an equation is made of, each a column of its own.
 
-    Of values that change along few directions, each direction is a column. What the equation rests on besides, of a
-    loop around or of the seeds, becomes a column, too.
+    For values that change only along few directions, each direction is a column. Whatever else the equation depends on,
+    from a surrounding loop or the seeds, becomes a column, too.
     """
 
     def __init__(self, solution: Solution, around: Tangents):
         given = [x for x in dict.fromkeys(solution.given) if type(x) is Expr]
         seeds: dict[Expr, Tangent] = {x: {x: 1.0} for x in given}
-        self.parts: dict[Hashable, dict[Expr, Scalar]] = {}  # by direction: the change along it, by that of each value
+        self.parts: dict[Hashable, dict[Expr, Scalar]] = {}  # by direction: its change per change of each value
         for n, (values, directions) in enumerate(solution.confined()):
             seeds |= {x: NONE for x in values if type(x) is Expr}
             for k, direction in enumerate(directions):
@@ -409,9 +413,9 @@ class _Local(Tangents):
 def _each_column(
     given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]
 ) -> list[Tangent]:
-    """Return the tangents of n values that are linear in values of these tangents.
+    """Return the tangents of n values that are a linear function of values with these tangents.
 
-    Where it is much code it is a loop over the columns, so that there is no more code than for one.
+    Where that takes much code, it is a loop over the columns, so that the code exists only once.
     """
     columns = list(dict.fromkeys(column for tangent in given for column in tangent))
     rows = [[tangent.get(column, 0.0) for tangent in given] for column in columns]
@@ -437,7 +441,7 @@ def _total(xs: Iterable[Scalar]) -> Scalar:
 
 
 def _got(tangent: Tangent, row: Any, c: int) -> Tangent:
-    """Return the tangent of what an array holds in its column c."""
+    """Return the tangent of an array's entry in this row and its column c."""
     found: Tangent = {}
     for column, places in tangent.items():
         if c in places:
@@ -447,7 +451,7 @@ def _got(tangent: Tangent, row: Any, c: int) -> Tangent:
 
 
 def _as_tables(shape: Shape, first: Sequence[Tangent]) -> Tangent:
-    """Return the tangents of an array whose first entries have these, row by row: of constants, in tables."""
+    """Return the tangent of an array from those of its first entries, row by row. Constants are put into tables."""
     found: Tangent = {}
     for column in dict.fromkeys(column for t in first for column in t):
         used = sorted({k % shape.columns for k, t in enumerate(first) if column in t})
@@ -478,7 +482,7 @@ def _carried(region_op: Expr, carry: IterArg) -> Expr:
 
 
 def _made_of(x: Expr) -> Iterator[Any]:
-    """List the numbers that a value is made of. A mask or an integer decides which piece it is in, and no more."""
+    """List the numbers that a value is made of, without masks and integers: these only decide which piece it is in."""
     if x.type not in "fac" or x in current().held:
         return
     if isinstance(x.attr, IterArg):

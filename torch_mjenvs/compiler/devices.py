@@ -11,7 +11,7 @@ OLDEST = (7, 5)  # the compute capability that PTX is made for
 
 
 def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device with its index, if kernels can run on it; None: the current GPU, or the CPU where none can be used.
+    """Return the device with its index, if kernels run on it. None: the current GPU if it can be used, else the CPU.
 
     Raises ValueError for a device that does not exist or is not supported.
     """
@@ -41,5 +41,5 @@ def choose_device(device: torch.device | str | None) -> torch.device:
 
 
 def back_end(device: torch.device) -> BackEnd:
-    """The maker and loader of code for the device."""
+    """Return the maker and loader of code for the device."""
     return cpu.back_end() if device.type == "cpu" else cuda.back_end(device)

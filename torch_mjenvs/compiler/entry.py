@@ -1,14 +1,14 @@
 """The entry point of every thread: IR of `@kernel(ptr job)`, which runs tiles of worlds until none are left.
 
-The job is numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
-that a thread that the machine holds up does not hold up the others.
+The job is a list of 64-bit numbers, `FIELDS` in order. A thread takes `chunk` tiles at a time off a shared counter, so
+one that the machine holds up does not hold up the others.
 
-The floating-point mode is ours while tiles are done: rounding to nearest, subnormal numbers kept. Bits would otherwise
-depend on `torch.set_flush_denormal`, and on which thread has it set.
+While tiles are done, the floating-point mode is our own: rounding to nearest, subnormal numbers kept. Otherwise bits
+would depend on `torch.set_flush_denormal`, and on which thread has it set.
 
 Tiles are done on a stack that the job brings (but not on Windows, which knows where its threads' stacks are). A large
-model spills hundreds of kilobytes, and a thread may have as few as 16: `OMP_STACKSIZE`, `threading.stack_size`, and the
-512 kilobytes of macOS are for others to choose.
+model spills hundreds of kilobytes, and a thread may have as few as 16: the stack's size is for others to choose, by
+`OMP_STACKSIZE` or `threading.stack_size`; on macOS it is 512 kilobytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FIELDS = (
     "counter",  # a pointer to the number of the first tile that no thread has taken
     "tiles",
     "chunk",
-    "worlds",  # that are allocated
-    "times",  # each tile is done
-    "stacks",  # of all threads, one after the other
-    "stack_bytes",  # of one of them
-    "thread_index",  # of the next thread that comes, where `number` is null
+    "worlds",  # how many are allocated
+    "times",  # how often each tile is done
+    "stacks",  # a pointer to those of all threads, one after the other
+    "stack_bytes",  # the size of one stack
+    "thread_index",  # the number of the next thread that comes, if `number` is null
     "number",  # a function that tells a thread which stack is its own
 )
 
@@ -71,7 +71,7 @@ exit:
 }}
 """
 
-# `held` makes the code find its own things by the frame pointer, whatever the stack pointer is.
+# `held`, whose size is not known, makes the code address its frame by the frame pointer, whatever the stack pointer is.
 _KERNEL = """
 define void @kernel(ptr %job) nounwind "frame-pointer"="all" {{
 entry:
@@ -140,7 +140,7 @@ _ARM = (
 
 
 def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
-    """`@kernel` for a `@tile`, and `@stack_bytes()`: the bytes of stack for each thread, 0 where it takes its own."""
+    """Return `@kernel` for a `@tile`, and `@stack_bytes()`: the bytes of stack for a thread, 0 if it uses its own."""
     enter, leave = floating_point_mode(triple)
     places = {name: k for k, name in enumerate(FIELDS)}
     here = "windows" in triple
@@ -153,16 +153,16 @@ def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
 
 
 def floating_point_mode(triple: str) -> tuple[str, str]:
-    """IR that sets our floating-point mode, with `%mode` and `%plain` of 32 bits to its use, and that sets it back."""
+    """Return IR that sets our floating-point mode, and IR that sets it back, with `%mode` and `%plain` of 32 bits."""
     return _X86 if triple.startswith("x86_64") else _ARM
 
 
 def _stack_bytes(tile: str, vector_bytes: int) -> int:
-    """Bytes of stack that suffice: for its arrays, for every value that it computes, and for a signal's handler.
+    """Return how many bytes of stack suffice for a tile: for its arrays, all values, and a signal's handler.
 
     A value is at most a vector of numbers twice as wide, or, where the processor has no such vectors, 16 bytes for each
-    lane. Most values never leave their registers: this is address space, of which little is touched.
-    A power of two, so that many kernels share it.
+    lane. Most values never leave their registers: this is address space, of which little is touched. The size is a
+    power of two, so that many kernels share it.
     """
     arrays = 0
     for count, lanes, element in re.findall(r"= alloca \[(\d+) x (?:<(\d+) x )?(\w+)>?\]", tile):

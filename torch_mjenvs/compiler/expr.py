@@ -1,11 +1,11 @@
 """Expression graph: what the tracer records while ordinary Python runs over `Expr`s.
 
-An `Expr` is one value per world: a float ("f"), a truth value ("b") or a 32-bit integer ("i"). Constants stay
-plain Python numbers, so that they fold away as soon as they meet: a structural zero is the float `0.0`, and
-`0.0 * x` is `0.0` again. (This drops the NaN of `0 * inf`: a world that is not finite is ended by the caller.)
+An `Expr` is one value per world: a float ("f"), a truth value ("b") or a 32-bit integer ("i"). Constants stay plain
+Python numbers, so that they fold away as soon as they meet: a structural zero is the float `0.0`, and `0.0 * x` is
+`0.0` again. (This drops the NaN of `0 * inf`: the caller ends a world that is not finite.)
 
-A `Region` is a straight piece of code: the kernel itself, the body of a loop, or a block that may be skipped. Equal
-expressions are one node if one of them is in the same region or in one around it.
+A `Region` is a straight piece of code: the kernel itself, the body of a loop, or a block that may be skipped. An
+expression that equals an earlier one in the same region, or in one around it, is the same node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PYTHON_TYPE = {float: "f", int: "i", bool: "b"}
 @final
 class Expr:
     """One node; the table `OPS` has the operations. `args` are `Expr`s and Python numbers; `attr` is anything else that
-    it needs.
+    the operation needs.
     """
 
     __slots__ = ("args", "attr", "op", "region", "type")
@@ -173,7 +173,9 @@ class Expr:
         return inner
 
     def __eq__(self, other: object) -> bool:
-        """Identity, by which tables find nodes; as a question about values it would nearly always be False."""
+        """Compare identities, so that nodes can be keys of dicts. A comparison of values raises TypeError: its result
+        would nearly always be False.
+        """
         if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
             raise TypeError(
                 "a traced value cannot be compared by == or !=: ask for a range, as absolute(x - 3.0) < 1e-6"
@@ -181,7 +183,7 @@ class Expr:
         return self is other
 
     def __ne__(self, other: object) -> bool:
-        """The reverse of `==`; also x != x is refused, which elsewhere asks for a NaN."""
+        """Negate `==`. Raises TypeError for the same, and for `x != x`, the usual test for NaN."""
         if self is other and is_tracing():
             raise TypeError("a traced value is not compared with itself by !=: of NaN ~(absolute(x) < math.inf) holds")
         return not self == other
@@ -214,8 +216,8 @@ def remainder(x: Any, y: Any) -> Expr:
     """
     a, b = abs(x), abs(y)
     quotient = node("div", a, b)
-    # Both differences are exact: whole multiples of the last place of b, as few as the precision has. So large a
-    # quotient may be out by its rounding; what that leaves, the second one takes off.
+    # Both differences are exact: they are whole multiples of the last place of b, no more than the precision can hold.
+    # A quotient so large may be off by its rounding; the second step takes off what that leaves.
     left = node("fma", -node("rint", quotient), b, a)
     left = node("fma", -math.floor(node("div", left, b)), b, left)
     left = node("select", left < 0.0, left + b, node("select", node("le", b, left), left - b, left))
@@ -224,7 +226,7 @@ def remainder(x: Any, y: Any) -> Expr:
 
 
 def _modulo(x: Any, y: Any) -> Expr | float:
-    """Python's x % y, which has the sign of y. One of x, y is traced."""
+    """Return Python's x % y, which has the sign of y. One of x, y is traced."""
     left = remainder(x, y)
     other_signs = (x < 0.0) ^ (y < 0.0)
     beyond: Expr | float = node("select", (left > 0.0) & other_signs, abs(y) - left, left)
@@ -245,7 +247,7 @@ class Region:
         self.parent = parent
         self.mask = mask  # an `Expr`, or True: worlds for which the code here counts
         self.nodes: list[Expr] = []
-        self.table: dict[tuple[Any, ...], Any] = {}  # what was asked for, by what it is
+        self.table: dict[tuple[Any, ...], Any] = {}  # what was recorded here, by key
 
 
 class Trace:
@@ -259,7 +261,8 @@ class Trace:
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
         self.dtype, self.derivatives = dtype, derivatives
         self.top = self.region = Region(None)
-        # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
+        # For derivatives: by node, the elementary function that it is, with the arguments, and the equation that it
+        # solves.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
         self.solutions: dict[Expr, Any] = {}
         self.held: set[Expr] = set()  # what formulas take as constant
@@ -280,7 +283,7 @@ _local = threading.local()
 
 
 def current() -> Trace:
-    """The trace under construction in this thread."""
+    """Return the trace under construction in this thread."""
     trace: Trace | None = getattr(_local, "trace", None)
     if trace is None:
         raise RuntimeError("no kernel is being traced here")
@@ -288,7 +291,7 @@ def current() -> Trace:
 
 
 def is_tracing() -> bool:
-    """True while this thread records a kernel."""
+    """Return whether this thread is recording a kernel."""
     return getattr(_local, "trace", None) is not None
 
 
@@ -302,7 +305,7 @@ def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
         yield _local.trace
     finally:
         _local.trace.elementary.clear()
-        _local.trace.solutions.clear()  # which hold what holds the trace
+        _local.trace.solutions.clear()  # they hold what holds the trace
         _local.trace.held.clear()
         _local.trace = None
 
@@ -327,7 +330,7 @@ _OF_NUMBERS = frozenset(name for name, op in OPS.items() if set(op.takes) == {"f
 
 
 def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
-    """The node `op(*args)`: the one recorded before, if there is one, or a new one in the current region."""
+    """Return the node `op(*args)`: the one recorded before, if there is one, or a new one in the current region."""
     region: Region = _local.trace.region
     key = (op, attr, *args)
     beside = _local.trace.beside
@@ -352,7 +355,7 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
 
 
 def _check_number(x: Any) -> None:
-    """Refuse what is no number where one is asked for: here, in the line that asks."""
+    """Raise TypeError for anything that is not a number now, so that the traceback names the line that passed it."""
     if type(x) is Expr and x.type == "b":
         raise TypeError("a mask is not a number: select(mask, 1.0, 0.0) makes it one")
     if type(x) is not Expr and not isinstance(x, int | float):
@@ -378,7 +381,7 @@ def once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def fresh(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
-    """A node that is equal to no other: a loop's variable, a region op or one of its results."""
+    """Make a node that is equal to no other: a loop's variable, a region op or one of its results."""
     region = _local.trace.region
     made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)
@@ -386,7 +389,7 @@ def fresh(op: str, *args: Any, attr: object = None, type_: str | None = None) ->
 
 
 def type_of(x: object) -> str:
-    """The type of a node or of a Python number as a letter: "f", "b" or "i"; a node's may be another of `OPS`."""
+    """Return the type of a node or Python number as a letter: "f", "b" or "i"; nodes may have others of `OPS`."""
     if type(x) is Expr:
         return x.type
     if type(x) not in PYTHON_TYPE:

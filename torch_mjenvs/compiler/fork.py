@@ -1,9 +1,9 @@
 """Makes forking safe. A forked child has one thread: no other will release a lock that its parent's threads held, and
 OpenMP's threads are gone.
 
-LLVM's lock is held across a fork, so a fork waits for whoever is compiling. OpenMP's threads are sent home before it,
-within a fraction of a millisecond: GNU's runtime, torch's and ours, would wait in the child for those of the parent.
-Parent and child start new ones when they next need some.
+LLVM's lock is held across a fork, so a fork waits for whoever is compiling. OpenMP's threads are ended before it,
+within a fraction of a millisecond: else GNU's runtime, which torch and we use, would wait in the child for the parent's
+threads. Parent and child start new ones when they next need some.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HARD = 2  # omp_pause_hard of OpenMP 5.0: keep nothing
 
 @functools.cache
 def _pause() -> Callable[[int], int] | None:
-    """`omp_pause_resource_all` of the OpenMP that torch brought; None if it is older than GCC 9."""
+    """Return `omp_pause_resource_all` of the OpenMP that torch brought; None if it is older than GCC 9."""
     try:
         return ctypes.CDLL(None).omp_pause_resource_all
     except (AttributeError, OSError, TypeError):  # TypeError: on Windows, where nothing forks

@@ -14,7 +14,8 @@ from .launch import TORCH_TYPES, Kernel, Launch, bytes_a_world, padded
 class Pure:
     """A kernel as a function: it reads its first buffers, and writes all others.
 
-    To who calls it, each has a row for each world. What is world-minor to the kernel is the transpose of such a tensor.
+    Callers pass tensors with one row per world. For a world-minor buffer the kernel reads the transpose of such a
+    tensor.
     """
 
     def __init__(self, kernel: Kernel, takes: int):
@@ -22,15 +23,17 @@ class Pure:
         assert all(b.type == "f" for b in (self._takes[0], *self._gives))
         types = {**TORCH_TYPES, "f": kernel.float_type}
         self._reads = [(b.size, b.rows, types[b.type]) for b in self._takes]
-        self._idle: list[Any] = []  # what launches the kernel, to be used again
+        self._idle: list[Any] = []  # launchers of the kernel that may be used again
 
     @property
     def bytes_a_world(self) -> int:
-        """Bytes that all it reads and writes takes for a world."""
+        """The bytes per world of all that it reads and writes."""
         return bytes_a_world(self._kernel.buffers, self._kernel.float_type)
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
+        """Return what the kernel makes of tensors (..., size), in the same form. Those that lie as the kernel's buffers
+        do are not copied.
+        """
         kernel, like = self._kernel, given[0]
         lead = like.shape[:-1]
         n = lead.numel()
@@ -76,7 +79,7 @@ def _laid_out(x: torch.Tensor, rows: bool) -> torch.Tensor:
 class Differentiable(ABC):
     """A function of tensors (..., size), row by row, and its derivatives. Its kernels are built on first use.
 
-    made: sizes of those of its results that have derivatives; the others, after them, have none.
+    made: the sizes of the results that have derivatives; the results after them have none.
     """
 
     made: Sequence[int]
@@ -99,15 +102,15 @@ class Differentiable(ABC):
 
     @abstractmethod
     def kept(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return what of these is needed on the way back."""
+        """Return those of these tensors that are needed on the way back."""
 
     @abstractmethod
     def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        """Return the adjoints of what was given, by those of the results that have derivatives; None: it has none."""
+        """Return the adjoints of what was given (None: it has none), from those of the results with derivatives."""
 
     @abstractmethod
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Return the tangents of the results that have derivatives, by those of what was given."""
+        """Return the tangents of the results that have derivatives, from those of what was given."""
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return the results, as torch's autograd and torch.func see them. They may be differentiated once."""
@@ -172,7 +175,7 @@ class _Run(_Mapped):
 
 
 class _Plain(torch.autograd.Function):
-    """`_Run` as autograd alone knows it: the other form, which torch.func needs, takes torch far longer to call."""
+    """`_Run` in the form that autograd alone needs: the other one, for torch.func, takes torch far longer to call."""
 
     @staticmethod
     def forward(ctx: Any, function: Differentiable, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -184,7 +187,7 @@ class _Plain(torch.autograd.Function):
 
 
 class _Once(_Mapped):
-    """Derivatives that torch cannot differentiate again: it is told so."""
+    """Derivatives that cannot be differentiated again: torch raises an error if it is asked to."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -217,7 +220,7 @@ class _Push(_Once):
 
 
 class _Bounded(torch.autograd.Function):
-    """Tensors as they are, whose adjoints together are made no longer than a bound, row by row."""
+    """Returns tensors unchanged; scales down their adjoints so that, together, they are within a bound in each row."""
 
     generate_vmap_rule = True
 
@@ -232,8 +235,8 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         together = torch.cat(bars, -1)
-        length = torch.linalg.vector_norm(together, dim=-1, keepdim=True, dtype=torch.float64)  # which holds its square
-        scale = (ctx.bound / length).clamp(max=1.0).to(together.dtype)  # of none at all: infinity, which is clamped
+        length = torch.linalg.vector_norm(together, dim=-1, keepdim=True, dtype=torch.float64)  # can hold its square
+        scale = (ctx.bound / length).clamp(max=1.0).to(together.dtype)  # of 0: infinity, which is clamped
         return None, *(x * scale for x in bars)
 
     @staticmethod
@@ -242,6 +245,6 @@ class _Bounded(torch.autograd.Function):
 
 
 def bounded(tensors: Sequence[torch.Tensor], bound: float) -> tuple[torch.Tensor, ...]:
-    """Return tensors (..., size) whose adjoints are, in each row, scaled down to the length `bound` of all together."""
+    """Return these tensors (..., size), and scale down their adjoints to at most `bound`, all together, in each row."""
     found: tuple[torch.Tensor, ...] = _Bounded.apply(bound, *tensors)
     return found

@@ -1,6 +1,6 @@
-"""The fusing of sums with a product that they take up, into one fused multiply-add each.
+"""Fuses sums with a product that they add, into one fused multiply-add each.
 
-It is decided here, by the graph alone, and not by LLVM: so the same program is rounded the same way on every target.
+This is decided here, by the graph alone, and not by LLVM, so that a program is rounded the same way on every target.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Fused:
 
 
 def fuse(program: Program, order: Order) -> tuple[Order, dict[Expr, Fused]]:
-    """The order without the products that were taken up, and what is computed in place of sums.
+    """Return the order without the products that joined a sum, and what is computed in place of sums.
 
     A product joins if all its uses are sums in its own region: it is never computed twice.
     """

@@ -4,11 +4,11 @@ known.
 A search has no useful derivative: where it ends depends on the number of iterations. By the implicit function theorem
 the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See `derivatives`.
 
-Some searches pick parts from which their result follows in closed form: corners of two shapes, from which follows where
-these touch. Such code declares the formula by `follows`, passes the picked numbers on by `for_derivatives`, and marks
-them as `held`: they are piecewise constant. Values that loops and blocks compute have derivatives of their own, but
-adjoints cannot go back through such code. For adjoints they are computed again in straight code, by `straightened` and
-`for_adjoints`.
+Some searches pick parts from which their result follows in closed form, such as the corners of two shapes that
+determine where these touch. Such code declares the formula by `follows`, passes the picked numbers on by
+`for_derivatives`, and marks them as `held`: they are piecewise constant. Values that loops and blocks compute have
+derivatives of their own, but adjoints cannot go back through such code. For adjoints they are computed again in
+straight code, by `straightened` and `for_adjoints`.
 
 All of these take functions, which are called only where their results are needed; other kernels pay nothing. So code
 need not ask whether there will be derivatives.

@@ -23,12 +23,12 @@ TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
 
 
 def padded(n: int) -> int:
-    """The number of worlds that is allocated for n."""
+    """Return the number of worlds that are allocated for n."""
     return -(-n // PADDING) * PADDING
 
 
 def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
-    """Bytes that the tensors of these buffers take for a world."""
+    """Return how many bytes the tensors of these buffers take per world."""
     return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
 
 
@@ -43,7 +43,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """A function that runs the kernel this many times in a row over these tensors, whose addresses stay."""
+        """Return a function of n that runs the kernel n times over these tensors, which must keep their addresses."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused
@@ -68,7 +68,7 @@ class Kernel(ABC):
         return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
 
     def check(self, buffer: Buffer, x: torch.Tensor) -> int | None:
-        """The number of worlds that a buffer's tensor is for; None if it is for any. Raises ValueError."""
+        """Return the number of worlds that a buffer's tensor is for; None if it is for any. Raises ValueError."""
         want = self.float_type if buffer.type == "f" else TORCH_TYPES[buffer.type]
         if x.dtype != want or x.device != self.device or not x.is_contiguous():
             raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on {self.device}")
@@ -105,19 +105,20 @@ class Launch:
 
 
 def copied(x: torch.Tensor) -> torch.Tensor:
-    """A copy of what a launch writes, also while torch compiles.
+    """Return a copy of what a launch writes, also while torch compiles.
 
-    There `clone` will not do: inductor takes it for one of a value that never changes, and hands out the buffer.
+    While it compiles, `clone` will not do: inductor takes it for a copy of a value that never changes, and hands out
+    the buffer.
     """
     return torch.ops.torch_mjenvs.copy(x) if torch.compiler.is_compiling() else x.clone()
 
 
 def mark_static_address(x: torch.Tensor) -> torch.Tensor:
-    """Tell torch, should it compile, that x never changes its address, and give x back. Else no CUDA graph could be
-    made of what writes into x, and where x is read it would be copied at every call.
+    """Mark x, for `torch.compile`, as a tensor whose address never changes, and return it. Without the mark, code that
+    writes into x gets no CUDA graph, and code that reads x copies it at every call.
 
-    This is what `torch._dynamo.mark_static_address` does (a test compares them). But to import that takes seconds, and
-    who does not compile has no use for it. On a CPU there are no such graphs.
+    This is what `torch._dynamo.mark_static_address` does (a test compares them), but importing that takes seconds, and
+    those who do not compile have no use for it. On a CPU there are no such graphs.
     """
     if x.is_cuda:
         x._dynamo_static_input_type = "unguarded"  # type: ignore[attr-defined]
@@ -127,8 +128,8 @@ def mark_static_address(x: torch.Tensor) -> torch.Tensor:
 def materialize(*buffers: torch.Tensor) -> None:
     """Make sure, before a launch, that buffers hold what compiled code has copied into them from outside.
 
-    To inductor what was copied into a buffer is as good as the buffer. But where that was part of another tensor
-    (`actions[3]`), it forgets at which offset, and would launch on the wrong part (torch 2.13).
+    Inductor may pass the source of such a copy to the launch in place of the buffer. If the source is part of another
+    tensor (`actions[3]`), it loses the offset, and the launch reads the wrong part (torch 2.13).
     """
     if torch.compiler.is_compiling():
         for buffer in buffers:
@@ -140,7 +141,7 @@ _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary
 
 
 def _kernel(handle: int) -> Kernel:
-    """The kernel with this handle. Raises RuntimeError if it has been freed."""
+    """Return the kernel with this handle. Raises RuntimeError if it has been freed."""
     kernel = _kernels.get(handle)
     if kernel is None:
         raise RuntimeError(

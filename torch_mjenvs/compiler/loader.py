@@ -1,9 +1,9 @@
 """Makes object code that can be loaded at any address, and loads it.
 
-LLVM's loader maps code and constants apart, in a large process gigabytes apart, so no code may reach another section,
-or a function of the C library, by a distance of 32 bits: hence the large code model. On what it cannot read, the loader
-ends the process. So it is given nothing but what LLVM has just made for this process, or what a digest of all that it
-follows from has found (`cache.py`), whose content has a digest of its own.
+LLVM's loader maps code and constants apart, in a large process gigabytes apart. So no code may reach another section,
+or a function of the C library, by a distance of 32 bits: hence the large code model. If the loader cannot read the
+code, it ends the process. So it is only given code that LLVM has just made for this process, or that was kept on disk
+(`cache.py`): found by a digest of all that the code follows from, and checked by a digest of its content.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
-# LLVM's, of every kernel's key. Not in capitals: so changing them does not count as altering the package (`source.py`).
+# LLVM's options, which are part of every kernel's key. Not in capitals, so that changing them does not count as
+# altering the package (`source.py`).
 options = {"opt": 2, "reloc": "static", "codemodel": "large"}
 
 # The functions that code calls: fused multiply-add and rounding where a processor has no instruction for them, and, on
-# Windows, what touches the pages of a large stack frame in order. A test reads from code that there are no others.
+# Windows, what touches the pages of a large stack frame in order. A test checks that code calls no others.
 CALLED = ("fma", "fmaf", "roundeven", "roundevenf", "__chkstk")
 
 
 def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llvm.TargetMachine:
-    """The maker of code that `Loaded` takes."""
+    """Return the maker of code that `Loaded` takes."""
     chosen = options if opt is None else options | {"opt": opt}
     return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, **chosen)
 
@@ -29,13 +30,14 @@ def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llv
 class Loaded:
     """Functions of object code, for as long as this lives.
 
-    Raises OSError if the code calls what this process does not have: LLVM would load it, and the call jump nowhere.
+    Raises OSError if the code calls what this process does not have: LLVM would load it, and the call would jump
+    nowhere.
     """
 
     def __init__(self, code: bytes, functions: Sequence[str], triple: str):
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(triple, "", ""))
-        for name in CALLED:  # only now, since an engine makes this process's own functions known to LLVM
-            if f"{name}\0".encode() in code and not llvm.address_of_symbol(name):  # as its table of symbols has them
+        for name in CALLED:  # checked after the engine is made, which lets LLVM find this process's functions
+            if f"{name}\0".encode() in code and not llvm.address_of_symbol(name):  # names there end with a zero byte
                 raise OSError(
                     f"a kernel needs {name}(), for which this processor has no instruction, and this system's C "
                     "library no function"

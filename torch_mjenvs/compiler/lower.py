@@ -33,9 +33,9 @@ def lower(program: Program) -> Code:
 
 
 def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores] = ()) -> Order:
-    """Put each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
+    """Put each value's stores right after it, where it is at hand, but those of constants and loaded values at the end.
 
-    The latter may go into the very buffer that is loaded from, so they come after all loads.
+    A loaded value may go into the very buffer that is loaded from, so its stores come after all loads.
     """
     at_once: dict[Expr, list[Expr]] = {}
     at_the_end: list[Expr] = []

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .expr import Expr, choose, current, node, remainder
 
-# Each table: float32, float64. pi / 2 and log 2 come as a number and what it lacks.
+# Each table: float32, float64. pi / 2 and log 2 are each a rounded number and what it lacks.
 _HALF_PI = {
     "float32": (1.5707963705062866, -4.371138828673793e-08),
     "float64": (1.5707963267948966, 6.123233995736766e-17),
@@ -83,7 +83,7 @@ _Result = TypeVar("_Result")
 
 
 def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Let the trace record of which function a result is, whose derivative is not to be that of the polynomials."""
+    """Let the trace record which function a result comes from: its derivative must not be that of the polynomials."""
 
     @functools.wraps(function)
     def noting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -97,7 +97,7 @@ def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
 @_elementary
 def sin(x: Expr) -> Expr:
-    """The sine of x. With `cos` of the same x it costs little more than alone.
+    """Return the sine of x. With `cos` of the same x it costs little more than alone.
 
     float32: 1.6 ulp + 2e-15 |x| for |x| <= 1e5, and sin(+-1e5) beyond. float64: 1.6 ulp for |x| <= 1e10.
     Zero has no sign here; infinity gives NaN in float64.
@@ -108,13 +108,13 @@ def sin(x: Expr) -> Expr:
 
 @_elementary
 def cos(x: Expr) -> Expr:
-    """The cosine of x, within the bounds of `sin`."""
+    """Return the cosine of x, within the bounds of `sin`."""
     s, c, a, b = _reduced(x)
     return _fma(a, c, -(b * s))
 
 
 def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
-    """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
+    """Return sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
     masks that would swap and negate.
@@ -137,7 +137,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
 
 @_elementary
 def exp(x: Expr) -> Expr | float:
-    """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
+    """Return e to the power of x: 1.5 ulp where that is normal; below, the least normal number; above, infinity."""
     p, n = _exp_parts(x)
     y = p + 1.0
     return y * node("pow2", node("f2i", n))
@@ -145,7 +145,7 @@ def exp(x: Expr) -> Expr | float:
 
 @_elementary
 def expm1(x: Expr) -> Expr:
-    """e to the power of x, less 1: 3 ulp; infinity above the range."""
+    """Return e to the power of x, less 1: 3 ulp; infinity above the range."""
     p, n = _exp_parts(x)
     power = node("pow2", node("f2i", n))
     return _fma(p, power, power - 1.0)
@@ -153,14 +153,14 @@ def expm1(x: Expr) -> Expr:
 
 @_elementary
 def tanh(x: Expr) -> Expr:
-    """The hyperbolic tangent: 4 ulp."""
+    """Return the hyperbolic tangent: 4 ulp."""
     t = expm1(node("min", 50.0, 2.0 * node("abs", x)))  # in this order a NaN stays one; from 2 * 19.1 on it is 1
     y = t / (t + 2.0)
     return node("select", x < 0.0, -y, y)
 
 
 def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
-    """p and n, where e to the power of x is (1 + p) 2**n."""
+    """Return p and n, where e to the power of x is (1 + p) 2**n."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     most, least = (127.0, -87.33654) if dtype == "float32" else (1023.0, -708.3964185322641)
@@ -174,7 +174,7 @@ def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
 
 @_elementary
 def log(x: Expr) -> Expr:
-    """The natural logarithm: 1.5 ulp; NaN below 0, -infinity at 0 and for subnormal x."""
+    """Return the natural logarithm: 1.5 ulp; NaN below 0, -infinity at 0 and for subnormal x."""
     tiny = _TINY[current().dtype]
     y = node("select", x < _m.inf, log_of_normal(x), x)
     return node("select", node("le", tiny, x), y, node("select", x > -tiny, -_m.inf, _m.nan))
@@ -182,7 +182,7 @@ def log(x: Expr) -> Expr:
 
 @_elementary
 def log_of_normal(x: Expr) -> Expr:
-    """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
+    """Return the natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     m = node("mantissa", x)
@@ -197,7 +197,7 @@ def log_of_normal(x: Expr) -> Expr:
 
 @_elementary
 def log1p(x: Expr) -> Expr:
-    """The natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
+    """Return the natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
     u = node("add", x, 1.0)
     rounded = u - 1.0
     lost = (1.0 - (u - rounded)) + (x - rounded)  # 1 + x = u + lost, exactly
@@ -207,24 +207,24 @@ def log1p(x: Expr) -> Expr:
 
 
 def asin(x: Expr) -> Expr | float:
-    """The angle in [-pi/2, pi/2] whose sine is x: 4 ulp; NaN where |x| > 1."""
+    """Return the angle in [-pi/2, pi/2] whose sine is x: 4 ulp; NaN where |x| > 1."""
     return atan2(x, node("sqrt", (1.0 - x) * (1.0 + x)))
 
 
 def acos(x: Expr) -> Expr | float:
-    """The angle in [0, pi] whose cosine is x: 4 ulp; NaN where |x| > 1."""
+    """Return the angle in [0, pi] whose cosine is x: 4 ulp; NaN where |x| > 1."""
     return atan2(node("sqrt", (1.0 - x) * (1.0 + x)), x)
 
 
 def fmod(x: Any, y: Any) -> Expr | float:
-    """C's fmod, of the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
+    """Return C's fmod, with the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
     left = remainder(x, y)
     return choose(x < 0.0, -left, left)
 
 
 @_elementary
 def atan2(y: Any, x: Any) -> Expr | float:
-    """The angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not count."""
+    """Return the angle of a finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0; zeros' signs do not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))
@@ -242,7 +242,7 @@ def _fma(a: Any, b: Any, c: Any) -> Expr:
 
 
 def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr | float:
-    """The sum of coefficients[k] * x**k."""
+    """Return the sum of coefficients[k] * x**k."""
     total: Expr | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = _fma(total, x, c)

@@ -76,7 +76,7 @@ OPS: dict[str, Op] = {
     "lookup": Op("x", "?", "Table", counts=True),  # the constant there, row by row; the type is the table's, "f" or "s"
     "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified
     "get": Op("ax", "f", "int"),  # the row's entry in column attr
-    "version": Op("a", "a", "Shape"),  # the array as the body of a loop finds it, which puts values into it
+    "version": Op("a", "a", "Shape"),  # the array as seen by the body of a loop that puts values into it
     "filled": Op("ac", "a", "Shape"),  # the array after a region op has put values into it
     "sadd": Op("ss", "s"),
     "spread": Op("s", "f"),  # the same number in all worlds
@@ -86,16 +86,16 @@ OPS: dict[str, Op] = {
     "for_all": Op("t", "t", "int"),  # the numbers of a set, in all worlds
     "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
     "packed": Op("t*", "t", "Packing"),  # several together in one order, numbered anew without gaps
-    "number": Op("ts", "s"),  # where that which now has this number stands in the order
-    "slot": Op("ts", "s"),  # and the other way round
+    "number": Op("ts", "s"),  # the place in the order of what is now in this slot
+    "slot": Op("ts", "s"),  # the slot of what is at this place in the order
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),
     "repeat": Op("s", "c", "Repeat"),  # as often as the argument says
     "for_each": Op("tb", "c", "ForEach"),
     "queue": Op("f", "c", "Queue"),  # as many entries as the argument says, in each world
-    "entry": Op("", "?"),  # which of them a lane is at, "i", and whether it is at one, "b"
+    "entry": Op("", "?"),  # the entry that a lane is at, "i", or whether it is at one, "b"
     "counter": Op("", "s"),
-    "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it
-    "result": Op("c", "?", "IterArg"),  # and what the code after a region op does
+    "phi": Op("", "?", "IterArg"),  # what a loop's body sees of a value that it carries
+    "result": Op("c", "?", "IterArg"),  # what the code after a region op sees of such a value
 }

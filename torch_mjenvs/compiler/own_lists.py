@@ -1,8 +1,8 @@
 """Lists that differ from world to world: each world goes through its own entries, whatever its neighbours' lists have.
 
-Worlds share the loop, and each is at another entry in an iteration. So the longest list counts, where a loop over what
-any world needs has as many iterations as there are different entries in all lists. What an iteration looks up lies
-elsewhere for each world, which costs some 30 cycles a number.
+Worlds share the loop, in which each is at an entry of its own. So there are as many iterations as the longest list has
+entries; a loop over what any world needs has as many as there are different entries in all lists. What an iteration
+looks up lies in a different place for each world, which costs some 30 cycles per number.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class OwnList:
 
     @staticmethod
     def of(which: Any, n: int, row: Callable[[Any], list[Scalar]], columns: int) -> OwnList:
-        """List `row(i)`, of this many columns, for each number i of an active set of n at the most, in its worlds."""
+        """List `row(i)`, of this many columns, for each i of an active set of at most n, in the worlds that need i."""
         rows = Array(rows=n + 1, columns=columns)
 
         def append(i: Any, count: Scalar) -> Scalar:
             def put(_: Any, nothing: Any) -> Any:
-                rows.put(count, row(i), None)  # the next one is put over it where the count stays
+                rows.put(count, row(i), None)  # the next one overwrites it where the count stays
                 return nothing
 
             repeat(1, put, [], [rows])
@@ -50,7 +50,7 @@ class OwnList:
 
 
 def merged(lists: Sequence[OwnList], columns: int) -> OwnList:
-    """Put lists together, in the order of the first numbers of their rows, of this many columns. No two are equal."""
+    """Merge lists of rows of this many columns, in the order of the rows' first numbers, of which no two are equal."""
     most, starts = sum(x.most for x in lists), list[Scalar]()
     count: Scalar = 0.0
     keys, places, rows = Array(rows=most), Array(rows=most), Array(rows=most, columns=columns)

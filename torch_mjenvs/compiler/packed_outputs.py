@@ -14,8 +14,8 @@ class PackedOutputs:
     """Rows of one number per world, and after them rows of one flag per world.
 
     `buffers` are (rows, padded(worlds)) tensors by name, all zeros. To torch each has a memory of its own, which is
-    what DLPack is for here: were they views of one tensor, then while torch compiles, what writes to one of them would
-    write to all.
+    what DLPack is for here: if they were views of one tensor, a write to one would be, to torch's compiler, a write to
+    all.
 
     numbers: how many rows of `dtype` each name has. flags: names of one row of bool each.
     """
@@ -25,7 +25,7 @@ class PackedOutputs:
     ):
         across, rows = padded(worlds), sum(numbers.values())  # whole numbers fill the rows of flags
         self._block = torch.zeros(across * (rows + len(flags) // dtype.itemsize + 1), dtype=dtype, device=device)
-        self._numbers = (rows, worlds), (across, 1), 0  # size, strides and offset of the worlds that there are
+        self._numbers = (rows, worlds), (across, 1), 0  # size, strides and offset, without padding
         self._flags = (len(flags), worlds), (across, 1), rows * across * dtype.itemsize
         of_numbers = self._block[: rows * across].view(rows, across)
         of_flags = self._block[rows * across :].view(torch.bool).view(-1, across)[: len(flags)]
@@ -34,8 +34,8 @@ class PackedOutputs:
         self.buffers = {name: mark_static_address(torch.utils.dlpack.from_dlpack(x)) for name, x in parts}
 
     def copied(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Fresh copies of all rows of numbers, (rows, worlds), and of flags. Not for code that torch compiles, which
-        does not know that a launch writes here.
+        """Return fresh copies of all rows of numbers, (rows, worlds), and of flags. Not for code that torch compiles:
+        it does not know that a launch writes here.
         """
         block = self._block.clone()
         return block.as_strided(*self._numbers), block.view(torch.bool).as_strided(*self._flags)

@@ -1,4 +1,4 @@
-"""A kernel as recorded: buffers, the expression graph, and what of it is alive."""
+"""A kernel as recorded: buffers, the expression graph, and which of its nodes are alive."""
 
 from __future__ import annotations
 

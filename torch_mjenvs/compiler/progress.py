@@ -1,7 +1,7 @@
 """Prints a line to stderr while something takes long, so that users see what they wait for.
 
-On a terminal the line is updated in place, and goes when all is done; elsewhere, as in a log, there is a new one now
-and then, at ever longer intervals. Nothing is said of what is quick. TORCH_MJENVS_PROGRESS=0 silences it.
+On a terminal the line is updated in place, and removed when all is done; elsewhere, as in a log, there is a new one now
+and then, at ever longer intervals. Nothing is printed for quick work. TORCH_MJENVS_PROGRESS=0 silences it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def progress(doing: str) -> Iterator[None]:
 
 def _tell(doing: str, done: threading.Event) -> None:
     began, wait, said, stream = time.monotonic(), PATIENCE, False, sys.stderr
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # it was closed, or there is none
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr was closed, or there is none
         in_place = stream.isatty()
         while not done.wait(wait):
             line = f"torch_mjenvs: {doing}, {time.monotonic() - began:.0f} s so far"

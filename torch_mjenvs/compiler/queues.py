@@ -1,9 +1,10 @@
-"""Queues: what some worlds have much of to do, and others little, spread over the lanes of a vector.
+"""Queues: work of which some worlds have much and others little, spread over the lanes of a vector.
 
-The lanes of a vector go together: in a loop of each world's own, they wait for the one with the longest list; in a loop
-over what any world needs, for all of it. Here the entries of all worlds' lists stand in one queue, and a lane takes the
-next one, whichever world it belongs to. What it needs to know of that world is read from memory, which costs some 40
-cycles a number: a queue is for what takes far longer. On a GPU each world is a thread, and goes through its own list.
+The lanes of a vector go together. In a loop over lists of each world's own, they wait for the lane with the longest
+list; in a loop over what any world needs, all lanes go through all of it. Here the entries of all worlds' lists stand
+in one queue, and a lane takes the next one, whichever world it belongs to. What it needs to know of that world is read
+from memory, which costs some 40 cycles per number: a queue is for work that takes far longer. On a GPU each world is a
+thread, and goes through its own list.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from .scalar import Scalar, minimum, number
 def queued(
     count: Scalar, body: Callable[[Any, Carry], None], given: Carry, most: int, arrays: Sequence[Array]
 ) -> None:
-    """Run `body(k, given)` for each k below `count`, each world's own and at most `most`, in any order.
+    """Run `body(k, given)` for each k below `count`, in any order. Each world has its own `count`, of at most `most`.
 
-    The body puts rows into arrays, and reads of its world only what is `given`, and other arrays. ValueError where it
-    reads anything else.
+    The body puts rows into `arrays`. Of its world it reads only what is `given`, and other arrays. Raises ValueError if
+    it reads anything else.
     """
     if not is_tracing() or current().derivatives:
 
@@ -54,7 +55,7 @@ def queued(
 
 
 def _check(queue: Queue) -> None:
-    """Raise ValueError where the code of a queue reads what a world has outside of arrays."""
+    """Raise ValueError if the code of a queue reads values of a world, from outside, that are not in arrays."""
     inner = set(regions_within(queue.body))
     read = itertools.chain((x for x, _, _ in queue.reads()), *(_reads(e) for part in inner for e in part.nodes))
     for x in read:

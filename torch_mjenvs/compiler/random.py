@@ -21,17 +21,17 @@ Word = Expr | int
 
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
-_FORK, _FORKED, _MOST_FORKS = 2**24, 2**8, 127  # blocks of all forks of one kind, and of one of them
+_FORK, _FORKED, _MOST_FORKS = 2**24, 2**8, 127  # blocks of a fork, and of each i of it; how many forks
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1
 
 
 def signed(n: int) -> int:
-    """The signed 32-bit integer with the low 32 bits of n: what a constant of the graph has to be."""
+    """Return the signed 32-bit integer with the low 32 bits of n, as a constant of the graph has to be."""
     return (n + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000
 
 
 def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
-    """Four random words. What is constant in counter and key is worked out now, not in the kernel."""
+    """Return four random words. What is constant in counter and key is computed now, not in the kernel."""
     c0, c1, c2, c3 = counter
     for i in range(_ROUNDS):
         k0, k1 = (_add(k, i * step) for k, step in zip(key, _KEY_STEPS, strict=True))
@@ -47,7 +47,7 @@ def _add(a: Word, b: int) -> Word:
 
 
 def _multiply(a: int, b: Word) -> tuple[Word, Word]:
-    """High and low word of the unsigned product."""
+    """Return the high and the low word of the unsigned product."""
     if type(b) is int:
         product = a * (b % 0x1_0000_0000)
         return signed(product >> 32), signed(product)
@@ -159,7 +159,8 @@ class Random:
             k, bits = self._integer53(self._drawn), 53
             self._drawn += 2
         x = _fma(k, math.ldexp(high - low, -bits), low)
-        # From 0 the last step falls short of high by more than half a spacing; elsewhere the sum may round up to it.
+        # With low = 0 the last number is below high by more than half a spacing; otherwise the sum may round up to
+        # high.
         return x if low == 0 else minimum(x, _below(high, single))
 
     def normal(self) -> Scalar:
@@ -209,13 +210,13 @@ class Random:
         return float(k + low) if type(k) is int else node("i2f", k) + float(low)
 
     def _integer53(self, i: int) -> Scalar:
-        """27 bits of one word and 26 of the next as a whole number, exactly."""
+        """Return 27 bits of one word and 26 of the next as a whole number, exactly."""
         upper, lower = (_upper_bits(self._word(i + j), 27 - j) for j in range(2))
         return _fma(upper, 2.0**26, lower)
 
 
 def _upper_bits(word: Word, n: int) -> Scalar:
-    """The upper n bits of a word, as a number."""
+    """Return the upper n bits of a word, as a number."""
     return float(word % 2**32 >> 32 - n) if type(word) is int else node("i2f", node("lshr", word, 32 - n))
 
 
@@ -231,7 +232,7 @@ def _single(x: float) -> float:
 
 
 def _below(x: float, single: bool) -> float:
-    """The next number below x in the precision of the kernel."""
+    """Return the next number below x in the precision of the kernel."""
     if not single:
         return math.nextafter(x, -math.inf)
     if x == 0:

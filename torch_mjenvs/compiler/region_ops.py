@@ -18,7 +18,7 @@ Read = tuple[Value, str, Region]  # a value, the type that it must have, and the
 
 @dataclass(eq=False, slots=True)
 class IterArg:
-    """An iteration argument of a region op; of a block, which has no iterations, a value that it may change.
+    """An iteration argument of a region op; for a block, which has no iterations, a value that it may change.
 
     `before` is its value outside; None if that is unspecified, as for a block that only computes. `variable` is what
     the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
@@ -108,7 +108,7 @@ class Repeat(PuttingLoop):
 
 @dataclass(eq=False, slots=True)
 class While(PuttingLoop):
-    """A loop that runs until no world of the vector is `active`, at most `limit`. `head` is the code that finds out."""
+    """A loop that runs until no world of the vector is `active`, at most `limit` times; `head` computes `active`."""
 
     limit: int
     head: Region
@@ -125,10 +125,10 @@ class While(PuttingLoop):
 
 @dataclass(eq=False, slots=True)
 class Queue(PuttingLoop):
-    """A loop over what all worlds of the vector have to do, its argument in number in each, whichever lane does it.
+    """A loop over the entries of all worlds of the vector, each done by any lane. Its argument is how many a world has.
 
     `counter` is the number of an entry in the world's own list, and `there` the mask of the lanes that have one. Arrays
-    from outside are read, and put into, as they are in the entry's world. Nothing else of the world is known inside.
+    from outside are read, and put into, for the entry's world. Nothing else of the world is known inside.
     """
 
     there: Expr
@@ -163,7 +163,7 @@ class ForEach(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """The change array[row][column] = value in the worlds of the iteration, `otherwise` in others (None: any)."""
+    """The change array[row][column] = value in the iteration's worlds, `otherwise` in others (None: unspecified)."""
 
     array: Expr
     row: Value
@@ -174,7 +174,7 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """The change array[row][column] = value where the mask holds; of no mask, unspecified outside the iteration.
+    """The change array[row][column] = value where the mask holds; without one, unspecified outside the iteration.
 
     The row is each world's own, or one that they share.
     """
@@ -207,7 +207,7 @@ def array_of(name: Expr) -> Expr:
 
 
 class Packing(int):
-    """The order in which active sets are put together: of how many numbers, and for each set the places of its own."""
+    """The order of active sets that are put together: how many places there are, and by set those of its numbers."""
 
     orders: tuple[tuple[int, ...], ...]
 

@@ -47,45 +47,46 @@ def _tensors(*xs: Scalar) -> list[torch.Tensor]:
 
 
 def sqrt(x: Scalar) -> Scalar:
-    """The square root of x; NaN where x is negative."""
+    """Return the square root of x; NaN where x is negative."""
     if type(x) is Expr:
         return node("sqrt", x)
     if isinstance(x, torch.Tensor):
-        # The derivative is 0 at 0, not infinite: so it makes no NaN where the root goes into a branch not taken.
+        # The derivative at 0 is 0, not infinite, so that it makes no NaN if the root is used in a branch that is not
+        # taken.
         return torch.where(x == 0, 0.0, torch.sqrt(torch.where(x == 0, 1.0, x)))
     return _m.sqrt(x) if x >= 0 else _m.nan
 
 
 def absolute(x: Scalar) -> Scalar:
-    """The absolute value of x."""
+    """Return the absolute value of x."""
     if type(x) is Expr:
         return node("abs", x)
     return torch.abs(x) if isinstance(x, torch.Tensor) else abs(x)
 
 
 def sin(x: Scalar) -> Scalar:
-    """The sine of x, in radians."""
+    """Return the sine of x, in radians."""
     if type(x) is Expr:
         return _traced.sin(x)
     return torch.sin(x) if isinstance(x, torch.Tensor) else _m.sin(x)
 
 
 def cos(x: Scalar) -> Scalar:
-    """The cosine of x, in radians."""
+    """Return the cosine of x, in radians."""
     if type(x) is Expr:
         return _traced.cos(x)
     return torch.cos(x) if isinstance(x, torch.Tensor) else _m.cos(x)
 
 
 def exp(x: Scalar) -> Scalar:
-    """e to the power of x."""
+    """Return e to the power of x."""
     if type(x) is Expr:
         return _traced.exp(x)
     return torch.exp(x) if isinstance(x, torch.Tensor) else _m.exp(x)
 
 
 def log(x: Scalar) -> Scalar:
-    """The natural logarithm of x; -infinity at 0, NaN below. In kernels a subnormal x counts as 0."""
+    """Return the natural logarithm of x; -infinity at 0, NaN below. In kernels a subnormal x counts as 0."""
     if type(x) is Expr:
         return _traced.log(x)
     if isinstance(x, torch.Tensor):
@@ -94,12 +95,12 @@ def log(x: Scalar) -> Scalar:
 
 
 def log_of_normal(x: Scalar) -> Scalar:
-    """The natural logarithm of an x that is known to be positive and not subnormal: a little faster than `log`."""
+    """Return the natural logarithm of an x known to be positive and normal, a little faster than `log` does."""
     return _traced.log_of_normal(x) if type(x) is Expr else log(x)
 
 
 def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
-    """m, from 1 to below 2, and a whole number k, so that a positive normal x is m 2**k."""
+    """Return m, from 1 to below 2, and a whole number k with x = m 2**k, for a positive normal x."""
     if type(x) is Expr:
         return node("mantissa", x), node("i2f", node("exponent", x))
     if isinstance(x, torch.Tensor):
@@ -110,7 +111,7 @@ def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def expm1(x: Scalar) -> Scalar:
-    """e to the power of x, minus 1, accurate to rounding also near 0."""
+    """Return e to the power of x, minus 1, accurate to rounding also near 0."""
     if type(x) is Expr:
         return _traced.expm1(x)
     if isinstance(x, torch.Tensor):
@@ -119,7 +120,7 @@ def expm1(x: Scalar) -> Scalar:
 
 
 def log1p(x: Scalar) -> Scalar:
-    """The natural logarithm of 1 + x, accurate to rounding also near 0; -infinity at -1, NaN below."""
+    """Return the natural logarithm of 1 + x, accurate to rounding also near 0; -infinity at -1, NaN below."""
     if type(x) is Expr:
         return _traced.log1p(x)
     if isinstance(x, torch.Tensor):
@@ -128,14 +129,14 @@ def log1p(x: Scalar) -> Scalar:
 
 
 def tanh(x: Scalar) -> Scalar:
-    """The hyperbolic tangent of x."""
+    """Return the hyperbolic tangent of x."""
     if type(x) is Expr:
         return _traced.tanh(x)
     return torch.tanh(x) if isinstance(x, torch.Tensor) else _m.tanh(x)
 
 
 def asin(x: Scalar) -> Scalar:
-    """The angle in [-pi/2, pi/2] whose sine is x; NaN where x is not in [-1, 1]."""
+    """Return the angle in [-pi/2, pi/2] whose sine is x; NaN where x is not in [-1, 1]."""
     if type(x) is Expr:
         return _traced.asin(x)
     if isinstance(x, torch.Tensor):
@@ -144,7 +145,7 @@ def asin(x: Scalar) -> Scalar:
 
 
 def acos(x: Scalar) -> Scalar:
-    """The angle in [0, pi] whose cosine is x; NaN where x is not in [-1, 1]."""
+    """Return the angle in [0, pi] whose cosine is x; NaN where x is not in [-1, 1]."""
     if type(x) is Expr:
         return _traced.acos(x)
     if isinstance(x, torch.Tensor):
@@ -153,7 +154,7 @@ def acos(x: Scalar) -> Scalar:
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """The angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
+    """Return the angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
     kind = _kind(y, x)
     if kind is Expr:
         return _traced.atan2(y, x)
@@ -181,7 +182,7 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """The smaller of a and b; b where either is NaN."""
+    """Return the smaller of a and b; b where either is NaN."""
     if type(a) is type(b) is float:
         return a if a < b else b
     kind = _kind(a, b)
@@ -194,7 +195,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """The larger of a and b; a where either is NaN."""
+    """Return the larger of a and b; a where either is NaN."""
     if type(a) is type(b) is float:
         return b if a < b else a
     kind = _kind(a, b)
@@ -214,7 +215,7 @@ def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 
 def floor(x: Scalar) -> Scalar:
-    """The largest whole number not above x, as a float; x itself where it is not finite."""
+    """Return the largest whole number not above x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__floor__()
     if isinstance(x, torch.Tensor):
@@ -223,7 +224,7 @@ def floor(x: Scalar) -> Scalar:
 
 
 def ceil(x: Scalar) -> Scalar:
-    """The smallest whole number not below x, as a float; x itself where it is not finite."""
+    """Return the smallest whole number not below x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__ceil__()
     if isinstance(x, torch.Tensor):
@@ -232,7 +233,7 @@ def ceil(x: Scalar) -> Scalar:
 
 
 def round(x: Scalar) -> Scalar:
-    """The whole number nearest to x, as a float, halves to even; x itself where it is not finite."""
+    """Return the whole number nearest to x, as a float, halves to even; x itself where it is not finite."""
     if type(x) is Expr:
         return x.__round__()
     if isinstance(x, torch.Tensor):
@@ -241,7 +242,7 @@ def round(x: Scalar) -> Scalar:
 
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """The remainder of x / y with the sign of x, like C's fmod; exact.
+    """Return the remainder of x / y with the sign of x, like C's fmod; exact.
 
     `x % y` has the sign of y, as in Python. NaN where y is 0 or x is infinite, and, in kernels, where |x / y| is
     beyond 2**46 (float32) or 2**104 (float64).
@@ -262,19 +263,19 @@ def quotient(a: Scalar, b: Scalar) -> Scalar:
 
 
 def rounded(x: Scalar) -> Scalar:
-    """Return x; if it is a product, no sum takes it up."""
+    """Return x; if it is a product, it is rounded by itself, and not fused with a sum."""
     return node("rounded", x) if type(x) is Expr and x.op in ("mul", "neg") else x
 
 
 def opaque(x: Scalar) -> Scalar:
-    """Return x, of which the code after it knows no more than of an array's entry: neither how it was made, nor what
-    it is if it is known.
+    """Return x as a value that is opaque to the compiler, like an array's entry: the code after it knows neither how x
+    was computed nor, if x is a constant, its value.
     """
     return node("rounded", x) if is_tracing() else x
 
 
 def sign(x: Scalar) -> Scalar:
-    """1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
+    """Return 1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
     return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
 
 
@@ -300,7 +301,7 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:
-    """The dtype for constants: torch's default, or float64 where that would round them, since they may meet float64."""
+    """Return the dtype for constants: torch's default, or float64 if that rounds them, as they may meet float64."""
     default = torch.get_default_dtype()
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
@@ -312,7 +313,7 @@ def _check_mask(m: Any) -> None:
 
 
 def logical_and(*masks: Mask) -> Mask:
-    """A mask that is true where all of these masks are; True if there are none."""
+    """Return a mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for m in masks:
         _check_mask(m)
@@ -325,7 +326,7 @@ def logical_and(*masks: Mask) -> Mask:
 
 
 def logical_or(*masks: Mask) -> Mask:
-    """A mask that is true where any of these masks is; False if there are none."""
+    """Return a mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for m in masks:
         _check_mask(m)
@@ -338,7 +339,7 @@ def logical_or(*masks: Mask) -> Mask:
 
 
 def logical_not(mask: Mask) -> Mask:
-    """A mask that is true where this one is false."""
+    """Return a mask that is true where this one is false."""
     if isinstance(mask, bool):
         return not mask
     _check_mask(mask)

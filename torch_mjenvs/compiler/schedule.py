@@ -19,7 +19,7 @@ LEAVES = ("phi", "counter", "load")
 
 
 def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
-    """The live nodes of every region, operands before their users. `homes`: where what is loaded late belongs."""
+    """Return the live nodes of every region, operands before their users. homes: the regions of late loads."""
     task = _Task(program.live, {value for _, _, value in program.stores if type(value) is Expr}, homes)
     _Region(program.trace.top, task)
     return task.orders
@@ -63,7 +63,7 @@ class _Region:
         task.orders[region] = self.order
 
     def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
-        """The nodes that must be computed before a block or loop is entered."""
+        """Return the nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
         needs: dict[Any, None] = dict.fromkeys(region_op.args)
         written = {array_of(put.array) for put in record.puts} if isinstance(record, PuttingLoop) else set()
@@ -71,7 +71,7 @@ class _Region:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written
         self.written |= written
-        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # as it was before
+        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # these must precede the loop
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
         for arg in record.iter_args:
             needs |= dict.fromkeys(x for x in (arg.before, arg.after) if x in task.live)

@@ -10,7 +10,7 @@ from .region_ops import RegionOp
 
 
 def show(program: Program) -> str:
-    """A line for each node that is alive, in the order of recording; what a region op holds is indented."""
+    """Return a line for each node that is alive, in the order of recording; what a region op holds is indented."""
     return "\n".join(_Text(program).whole())
 
 

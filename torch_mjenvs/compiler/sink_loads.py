@@ -5,8 +5,8 @@ start, as the state is, they would be stored on the stack and fetched again. So 
 just before its first use: in the innermost block that holds all uses, but never inside a loop, where it would be loaded
 in every iteration.
 
-The state is not moved: it is stored into the buffers that it came from. Nor is what lies in rows, a tile of which is on
-the stack already, nor what is stored as it is.
+Some loads are not moved: those of the state, which is stored into the buffers that it came from; those of rows, a tile
+of which is on the stack already; and those of what is stored unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Homes = dict[Expr, Region]
 
 
 def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
-    """The regions in which late loads are to be: of what a block stores, that block or one around it."""
+    """Return the regions in which late loads are done; for what a block stores, this is that block or one around it."""
     stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
     late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}
     if not late:
@@ -40,7 +40,7 @@ def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
 
 
 def _uses(program: Program) -> Iterator[tuple[object, Region]]:
-    """Every value that is read, and where."""
+    """Yield every value that is read, and where."""
     for e in program.live:
         for x in e.args:
             yield x, e.region
@@ -54,7 +54,7 @@ def _uses(program: Program) -> Iterator[tuple[object, Region]]:
 
 
 def _path(region: Region | None) -> list[Region]:
-    """The regions around it, itself the last."""
+    """Return the regions around a region, and last the region itself."""
     path = []
     while region is not None:
         path.append(region)
@@ -63,14 +63,14 @@ def _path(region: Region | None) -> list[Region]:
 
 
 def _common(a: Region, b: Region) -> Region:
-    """The innermost region that holds both."""
+    """Return the innermost region that holds both."""
     if a is b:
         return a
     return [x for x, y in zip(_path(a), _path(b), strict=False) if x is y][-1]
 
 
 def _outside(region: Region, loops: set[Region]) -> Region:
-    """The region, or that around the outermost loop that it is in."""
+    """Return a region or, if it is in a loop, the region around the outermost loop."""
     for inner in _path(region):
         if inner in loops:
             assert inner.parent is not None

@@ -1,8 +1,8 @@
-"""A pass that moves stores of parameters: a block that alone changes a buffer stores it itself, where it runs.
+"""A pass that moves stores of parameters: if only one block changes a buffer, the block itself stores it.
 
 Parameters that are drawn when an episode begins stay for a thousand steps. A step carries them through the block that
-draws: it would load hundreds of columns, keep them until then, and store them as they were. So the block itself stores
-them, and a step in which no episode begins has nothing to do with it.
+draws them: it would load hundreds of columns, keep them until that block, and store them as they were. So the block
+itself stores them, and a step in which no episode begins has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SunkStores:
         return record.body
 
     def code(self) -> list[Expr]:
-        """Nodes for the end of the block. Old values are loaded again, rather than kept since the start."""
+        """Return the nodes for the end of the block. Old values are loaded again, rather than kept since the start."""
         out = []
         for buffer, column, new in self.stores:
             old = Expr("load", (), (buffer, column), "f", self.body)
@@ -40,7 +40,7 @@ class SunkStores:
 
 
 def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
-    """Split off the stores that blocks take over: the program without them, and a record of them."""
+    """Split off the stores that blocks take over; return the program without them, and a record of them."""
     other = {buffer for buffer, column, x in program.stores if not _can_sink(program, buffer, column, x)}
     found: dict[Expr, SunkStores] = {}
     gone, rest = set(), []
@@ -61,7 +61,7 @@ def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
 
 
 def _can_sink(program: Program, buffer: int, column: int, x: object) -> bool:
-    """True if x is what a block made of this very column, and is nothing but stored."""
+    """Return whether x is what a block made of this very column, and is only stored."""
     if program.buffers[buffer].rows or program.buffers[buffer].type != "f":
         return False
     if type(x) is not Expr or not isinstance(x.attr, IterArg) or program.uses[x] != [None]:

@@ -30,21 +30,21 @@ WRAPPED = ("fget", "fset", "fdel", "__func__", "func", "__wrapped__")
 
 @functools.cache
 def imported() -> Imported:
-    """The package as it was when this was first called: at the end of its import."""
+    """Return the package as it was when this was first called: at the end of its import."""
     modules = [m for name, m in sorted(sys.modules.items()) if _is_own(name)]
     listing = Listing(modules)
     return Imported(modules, listing, listing.digest())
 
 
 def digest_of(*functions: object) -> str:
-    """The digest of these functions alone, as they are now; not of what they call."""
+    """Return the digest of these functions alone, as they are now; not of what they call."""
     listing = Listing()
     listing.add_all(functions)
     return listing.digest()
 
 
 def is_altered() -> bool:
-    """True if anything in the package is not what was imported: a function or class replaced, a constant changed."""
+    """Return whether the package is not what was imported: a function or class replaced, a constant changed."""
     was = imported()
     if was.listing.is_current():
         return False
@@ -56,20 +56,20 @@ def is_altered() -> bool:
 
 
 def origin(*arguments: str) -> str | None:
-    """A name for what this package's code makes of the arguments; None if it has been altered."""
+    """Return a name for what this package's code makes of the arguments; None if it has been altered."""
     return None if is_altered() else "\n".join((imported().digest, *arguments))
 
 
 def holds(x: object) -> bool:
-    """True if this function or class was imported with the package."""
+    """Return whether this function or class was imported with the package."""
     return imported().listing.held.get(id(x)) is x
 
 
 class Listing:
     """The contents of modules or functions, down to code and constants.
 
-    `items`: constants and names as text, code objects, and the identities of all else, of which `held` has the first
-    meeting. Two listings with equal items are of the same things in the same state.
+    `items`: constants and names as text, code objects, and the identities of all else. `held` has what these are of, in
+    the order in which it was met. Two listings with equal items are of the same things in the same state.
     """
 
     def __init__(self, modules: Iterable[types.ModuleType] = ()) -> None:
@@ -87,17 +87,17 @@ class Listing:
                 # Python and torch's compiler put names with __ there, and an import of a module its own name.
                 if not name.startswith("__") and not (isinstance(x, types.ModuleType) and _is_own(x.__name__)):
                     self.items.append(name)
-                    # Constants are in capitals; other containers hold what the process is at.
+                    # Constants are in capitals; other containers hold the state of the process.
                     self._add(x, type(x) not in MUTABLE or name.isupper())
         self._seen = self._places()
 
     def is_current(self) -> bool:
-        """True if nothing has been put into another's place since this was listed; which takes a fifth of the time."""
+        """Return whether nothing has been replaced since this was listed, in a fifth of the time of a new listing."""
         now = self._places()
         return len(now) == len(self._seen) and all(map(operator.is_, now, self._seen))
 
     def _places(self) -> list[object]:
-        """What lies at each place that was looked at, with the names of the places."""
+        """Return what lies at each place that was looked at, with the names of the places."""
         found: list[object] = []
         for space in self._spaces:
             found += space
@@ -160,7 +160,7 @@ class Listing:
             self._add(x)
 
     def digest(self) -> str:
-        """A digest that for the same contents is the same in every process, wherever the package lies."""
+        """Return a digest that is the same in every process for the same contents, wherever the package lies."""
         numbers = {key: k for k, key in enumerate(self.held)}
         parts = [f"{sys.version} numpy {numpy.__version__}"]
         for item in self.items:
@@ -186,7 +186,7 @@ def _is_own(module: object) -> bool:
 
 
 def _name(x: Any) -> str:
-    """A text that tells things apart whose contents are not looked at, without their addresses."""
+    """Return a text that tells apart things whose contents are not looked at, without their addresses."""
     if isinstance(x, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{x.__module__}.{x.__qualname__}"
     if isinstance(x, types.ModuleType):
@@ -197,7 +197,7 @@ def _name(x: Any) -> str:
 
 
 def _code(code: types.CodeType) -> Iterator[str]:
-    """List what decides what a code object does, without where it stood."""
+    """List what decides what a code object does, but not where it stood in a file."""
     yield f"{code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars} {len(code.co_consts)}"
     yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
     yield code.co_code.hex()
@@ -210,7 +210,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _text(x: object) -> str:
-    """The repr of a constant, with sets sorted, since their order differs between processes."""
+    """Return the repr of a constant, with sets sorted, since their order differs between processes."""
     if isinstance(x, tuple):
         return f"({', '.join(map(_text, x))})"
     if isinstance(x, frozenset):

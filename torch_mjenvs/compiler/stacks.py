@@ -1,6 +1,6 @@
 """Stacks for the threads that run kernels: reserved address space, which becomes memory where it is touched.
 
-They are kept and used again, the last first, since it is in the processor's caches still.
+They are kept and used again, the last one first, since it is still in the processor's caches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _free: dict[int, list[Stacks]] = {}
 
 
 def take(threads: int, stack_bytes: int) -> Stacks:
-    """Stacks for one launch alone. Raises MemoryError if there is no room for them."""
+    """Return stacks for one launch alone. Raises MemoryError if there is no room for them."""
     free = _free.setdefault(stack_bytes, [])
     try:
         found = free.pop()

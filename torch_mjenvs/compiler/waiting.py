@@ -1,11 +1,12 @@
 """Makes OpenMP's threads spin for work while the processors are theirs, and sleep while others want them.
 
-GNU's runtime has a thread spin for some milliseconds before it sleeps, which is the fastest way to hear of work. Where
-other processes want the processors, too, it uses up the time that the system has for the thread, which then stands in
-line when there is work, and so does everybody who waits for it: several threads get less done than one. The runtime
-asks how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT) when it is loaded, and never again. But where there are more of its
-threads than processors it spins a hundred times only. So while others are at work, a thread of ours keeps an idle team
-beside torch's, which makes them more, and lets go of it later.
+GNU's runtime has a thread spin for some milliseconds before it sleeps, which is the fastest way to hear of work. If
+other processes want the processors, too, spinning uses up the time that the system has for the thread. When there is
+work, the thread then stands in line for a processor, and all who wait for its results wait, too: several threads get
+less done than one. The runtime asks how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT) when it is loaded, and never again.
+But if it has more threads than there are processors, a thread spins a hundred times only. So while other processes are
+at work, a thread of ours keeps an idle team beside torch's, so that there are more threads than processors, and lets go
+of it later.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import time
 from collections.abc import Callable
 
 SECONDS = 1.0  # from one look to the next
-SHARED, ALONE = 0.1, 0.02  # shares of a thread's time that it stood in line: from the first on we sleep, ...
-LOOKS = 5  # ... and with less than the second, so many times in a row, we spin again
+SHARED, ALONE = 0.1, 0.02  # shares of its time that a thread stood in line: above the first, threads sleep; ...
+LOOKS = 5  # ... below the second for this many looks in a row, they spin again
 AT_LEAST = 0.05  # seconds that a thread must have wanted to run, to tell anything
 STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds that the thread ran, and that it stood in line
-CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by the user: then it is not ours to change
+CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # if the user sets one, it is not ours to change
 
 Start = Callable[[int, int, int, int], None]  # GOMP_parallel: a function with its argument, on this many threads
 
 
 class Waiting:
-    """Watches how long threads stand in line, and has them wait in the better way."""
+    """Watches how long threads stand in line, and has them spin or sleep, whichever is better."""
 
     def __init__(self) -> None:
         self.forget()

@@ -1,6 +1,6 @@
 """Whole numbers of 32 bits in traced code, one for each lane: indices into tables, and the arithmetic for them.
 
-A `Whole` is a Python int or a traced value. What becomes larger than 32 bits hold begins anew from below.
+A `Whole` is a Python int or a traced value. What exceeds 32 bits wraps around.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Whole = Any
 
 
 def whole(x: Scalar) -> Whole:
-    """Return x without its fraction; it must be of 32 bits then."""
+    """Return x without its fraction, which must fit into 32 bits."""
     return node("f2i", x)
 
 
@@ -25,7 +25,7 @@ def as_scalar(n: Whole) -> Scalar:
 
 
 def exponent(x: Scalar) -> Whole:
-    """Return n of a positive normal x from 2**n on, below 2**(n + 1)."""
+    """Return n with 2**n <= x < 2**(n + 1), for a positive normal x."""
     return node("exponent", x)
 
 

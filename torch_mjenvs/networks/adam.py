@@ -18,7 +18,7 @@ def total(parts: Sequence[Scalar]) -> Scalar:
 
 
 def gradient(parts: int) -> Program:
-    """Record the sum of this many parts of a gradient, times what is 0 for parameters that stay, and its square."""
+    """Record the sum of parts of a gradient, times `trained` (0 for parameters that stay, else 1), and its square."""
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
         g = total(b["parts"]) * b["trained"][0]

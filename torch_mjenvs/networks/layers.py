@@ -14,7 +14,7 @@ from .activations import ACTIVATIONS
 class Norm:
     """Layer norm with its parameters: g (x - mean) / sqrt(variance + EPS) + s, with mean and variance over all units.
 
-    Numbers of the vector of parameters from `gain` on are g, and those from `shift` on are s: one a unit each.
+    In the vector of parameters, g begins at `gain` and s at `shift`, each with one number per unit.
     """
 
     gain: int
@@ -26,9 +26,9 @@ EPS = 1e-5  # as in nn.LayerNorm
 
 @dataclass(frozen=True)
 class Dense:
-    """A layer y = activation(W x + b). Numbers of the vector of parameters from `weight` on are W (outputs, inputs),
-    row by row, and those from `bias` on are b. A row of W begins `row` numbers after the one above it; 0 is `inputs`.
-    With a `norm`, W x + b is normalised before its activation.
+    """A layer y = activation(W x + b). In the vector of parameters, W (outputs, inputs) begins at `weight`, row by row,
+    and b at `bias`. A row of W begins `row` numbers after the one above it; 0 stands for `inputs`. A `norm` normalises
+    W x + b before the activation.
     """
 
     inputs: int
@@ -76,9 +76,10 @@ class Block:
 class Layout:
     """A memory in which parameters of networks stand in whole vectors, or in whole blocks of as many rows.
 
-    `blocks` has all of them: the networks', then `others`, given by their first place and their number in the
-    vector that the networks describe. Here `networks` describes the former; the latter stand from `others` on. All are
-    within `size` numbers; what lies between them is 0.
+    It holds the networks' parameters, and after them others, which are given by their first place and their number in
+    the vector that the networks describe. `blocks` lists all of them, `networks` describes the networks with their
+    places in this memory, and `others` is where the others begin. All are within `size` numbers; gaps between them are
+    0.
     """
 
     def __init__(self, networks: Sequence[Network], others: tuple[int, int], lanes: int, blocks: bool = False):

@@ -27,13 +27,13 @@ class LayerNorm:
     def __init__(self, norm: Norm, units: int, theta: Matrix, scratch: Scratch):
         self.norm, self.units = norm, units
         self.x = scratch.matrix(units, scratch.frames)  # after `forward` with mean 0 and variance 1, for `backward`
-        self.product = scratch.matrix(units, scratch.frames)  # of these with the gradient
+        self.product = scratch.matrix(units, scratch.frames)  # of `x` with the gradient
         found = scratch.matrix(4, scratch.frames)
         self.moments, self.sums = found.part(0, 2), found.part(2, 2)  # the latter are for `backward`
         self.gain, self.shift = (self._each(theta, place) for place in (norm.gain, norm.shift))
 
     def _each(self, theta: Matrix, place: int) -> Matrix:
-        """Return a parameter of each unit, which counts for all frames."""
+        """Return a parameter of each unit, as a matrix that has it in all frames."""
         return replace(theta, rows=self.units, columns=self.x.columns, row=1, column=0, offset=theta.offset + place)
 
     def forward(self, out: Matrix) -> list[Step]:
@@ -68,7 +68,8 @@ class LayerNorm:
         ]
 
     def backward(self, gradient: Matrix, sums: Matrix) -> list[Step]:
-        """Return the steps that turn the gradient by `forward`'s `out` into that by `x`, in place.
+        """Return the steps that turn the gradient with respect to `forward`'s `out` into that with respect to `x`, in
+        place.
 
         `sums` is laid out as the parameters are; the gradients of gain and shift are added to what it holds.
         """
@@ -83,7 +84,7 @@ class LayerNorm:
             }  # fmt: skip
 
         def project(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
-            """Take off what would move the mean or the variance."""
+            """Take off the parts that would move the mean or the variance."""
             (plain, along), (_, scale) = b["sums"], b["moments"]
             plain, along = plain * share, along * share
             pairs = zip(b["gradient"], b["x"], strict=True)
@@ -117,7 +118,7 @@ def _program(name: str, body: Body, sizes: Mapping[str, int]) -> Program:
 
 
 def _by_rows(name: str, body: Body, each: Mapping[str, Matrix], sums: Matrix, **more: Matrix) -> list[Step]:
-    """Apply a program to ROWS rows after the other of the matrices `each`, and to all rows of `sums` and others."""
+    """Apply a program to the matrices `each`, ROWS rows at a time, and to all rows of `sums` and others."""
     first_of = next(iter(each.values()))
     units, frames = first_of.rows, first_of.columns
     steps: list[Step] = []

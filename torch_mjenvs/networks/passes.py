@@ -1,8 +1,8 @@
 """The steps of a network's passes over a tile of frames: forward, and backward to the gradients of its parameters.
 
-Numbers of a layer are a matrix (units, frames): a vector holds one unit's for many frames, so
-that what follows the product needs no sums across lanes. Only a weight's gradient sums over frames: for it, the
-inputs of each layer are kept transposed as well.
+Numbers of a layer are a matrix (units, frames): a vector holds one unit's for many frames, so that what follows the
+product needs no sums across lanes. Only a weight's gradient sums over frames: for it, the inputs of each layer are kept
+transposed as well.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class Pass:
         return steps
 
     def backward(self, gradient: Matrix, sums: Matrix, alone: bool = False) -> list[Step]:
-        """Return the steps from the loss's gradient by `output`, which they overwrite, to the sums of gradients.
+        """Return the steps from the loss's gradient with respect to `output`, which they overwrite, to the sums of
+        gradients.
 
-        `sums` is laid out as the parameters are; gradients are added to what it holds. Of a tile that is `alone`, those
-        of weights replace it: `vectors_of` has all else.
+        `sums` is laid out as the parameters are; gradients are added to what it holds. If the tile is `alone`,
+        gradients of weights replace what it holds; `vectors_of` has all other parameters.
         """
         steps: list[Step] = []
         for k, layer in reversed(list(enumerate(self.layers))):
@@ -78,21 +79,22 @@ class Pass:
         return Multiply(out, weight_of(self.theta, layer), self.inputs[k], bias_of(self.theta, layer))
 
     def _kept(self, k: int, training: bool) -> list[Step]:
-        """Return what becomes of the inputs of a layer before it runs."""
+        """Return the steps that prepare a layer's inputs before it runs."""
         return [Transpose(self.transposed[k], self.inputs[k])] if training else []
 
     def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
         return [Multiply(sums, gradient, self.transposed[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
-        """Return the steps from a gradient by what a layer's activation is applied to, to that by its inputs."""
+        """Return the steps from the gradient with respect to W x + b of a layer to that with respect to its inputs."""
         return [Multiply(below, weight_of(self.theta, self.layers[k]).T, gradient)]
 
 
 class RoundedWeights:
     """Weights and biases of networks in the form that products of bfloat16 take, made once for all tiles.
 
-    Whole vectors of biases are read. What is made stands in memories of all threads: `pairs`, and `biases` of float32.
+    Biases are read in whole vectors. The results stand in memories that all threads share: `pairs`, and `biases` of
+    float32.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class RoundedInputs:
 
 
 class PairedInputs:
-    """The same of rows that are rounded and paired already, in `pairs`: one row a frame."""
+    """The same as `RoundedInputs`, from rows that are rounded and paired already, in `pairs`: one row per frame."""
 
     def __init__(self, inputs: int, pairs: Scratch):
         self.rows = pairs.matrix(pairs.frames, -(-inputs // 2))
@@ -196,7 +198,7 @@ def bias_of(theta: Matrix, layer: Dense) -> Matrix:
 
 
 def vectors_of(theta: Matrix, layer: Dense) -> list[Matrix]:
-    """Return a layer's parameters that are no weights, a row (1, outputs) each, among all parameters."""
+    """Return those of a layer's parameters that are not weights, each as a row (1, outputs), among all parameters."""
     places = [layer.bias, *((layer.norm.gain, layer.norm.shift) if layer.norm else ())]
     columns = layer.outputs
     return [replace(theta, rows=1, columns=columns, row=columns, offset=theta.offset + place) for place in places]
@@ -218,7 +220,7 @@ def activate(name: str) -> Program:
 
 
 def slope(name: str) -> Program:
-    """Record how a gradient by y = activation(x) becomes one by x."""
+    """Record how a gradient with respect to y = activation(x) becomes one with respect to x."""
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
         x, y, gradient = b["x"][0], b["y"][0], b["gradient"][0]
@@ -228,5 +230,5 @@ def slope(name: str) -> Program:
 
 
 def _needs_input(name: str) -> bool:
-    """Return whether an activation's slope follows from its input, which then is kept beside its output."""
+    """Return whether an activation's slope needs its input, which is then kept beside its output."""
     return any(e.op == "load" and e.attr == (0, 0) for e in slope(name).live)

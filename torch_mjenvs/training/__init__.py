@@ -1,1 +1,3 @@
-"""PPO for `torch_mjenvs train`, in torch and compiled, and what all runs share. Needs the extra `train`."""
+"""The algorithms of `torch_mjenvs train`, PPO (in torch and compiled) and SAC, and what all runs share. Needs the extra
+`train`.
+"""

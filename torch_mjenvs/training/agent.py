@@ -58,7 +58,7 @@ class Learner(Agent, Protocol):
 
     seen: Seen
     LEARNED: Sequence[str]  # entries of its state that `begin_with` takes
-    frames_before: int  # by runs that this one began with; it is in the state, too
+    frames_before: int  # seen by runs that this one began with; it is in the state, too
 
     def begin_with(self, state: Mapping[str, Any]) -> None:
         """Start from what another run has learned: the entries LEARNED of its state."""
@@ -80,7 +80,7 @@ class Algorithm(Protocol):
         """Add the flags that are not settings."""
 
     def ways(self, args: argparse.Namespace, settings: Mapping[str, Any], share: Share) -> dict[str, str]:
-        """Return what flags, or else settings, chose: arguments of `make`, which results name.
+        """Return what flags, or else settings, chose: the `ways` of `make`, which results name.
 
         Raises SystemExit for bad ones.
         """

@@ -18,9 +18,9 @@ from torch import Tensor
 from .agent import Agent, Learner
 from .sharing import ALONE, Share
 
-CHECKPOINTS = 10  # in a run, and besides:
-EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
-SHARE = 0.05  # ... of the time, where checkpoints are large and take long
+CHECKPOINTS = 10  # in a run, by frames seen; further ones are due by the clock:
+EVERY = 60.0  # seconds after the last one, ...
+SHARE = 0.05  # ... or later, so that large ones take no more of the time than this
 BEFORE = {"norm": "none"}  # settings that older runs did not have yet
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
 
@@ -83,7 +83,7 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
             history = empty | state["history"]
             history["changes"] = history["changes"] + [[agent.frames_seen, *change] for change in changed]
             return history, float(state["seconds"])
-    except Exception as error:  # whatever a file of other things leads to
+    except Exception as error:  # whatever a file with other contents leads to
         said = next(iter(str(error).splitlines()), "")
         raise SystemExit(f"{file} does not fit this run: {type(error).__name__}: {said}") from error
     if differs:

@@ -42,7 +42,7 @@ positive = Number("a number above 0", lambda x: x > 0)
 
 
 def seed(text: str) -> int:
-    """Return a seed: a whole number from 0 on that torch takes, as it does the few after it."""
+    """Return a seed: a whole number from 0 on that torch accepts, as it does the few numbers after it."""
     if whole(text) > 2**63 - 10:
         raise argparse.ArgumentTypeError(f"{text} is not below 2**63 - 9, as a seed must be")
     return int(whole(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-LOCK = ".lock"  # its holder's number is in it; the system lets go of it when the process ends, however that ends
+LOCK = ".lock"  # it contains the number of the process that holds it; the system releases it however that process ends
 
 
 @contextmanager

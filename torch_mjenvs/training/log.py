@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-EVERY = 0.1  # seconds from one record to the next, at least; some iterations take 0.02, of which a record would be 5 %
+EVERY = 0.1  # seconds from one record to the next, at least; some iterations take 0.02, and a record 5 % of that
 
 
 class Log:

@@ -44,8 +44,8 @@ PART = 2  # tiles whose gradients one thread adds up; their sums are added after
 class MLP(nn.Sequential):
     """`nn.Sequential` of dense layers that compiled kernels run on the CPU, forward and backward.
 
-        net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6)) net = MLP(*sequential)
-        # the layers of an existing one, with their parameters
+        net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6))
+        net = MLP(*sequential)  # the layers of an existing one, with their parameters
 
     It consists of `nn.Linear` with biases, and between them activations of one kind: `nn.Tanh`, `nn.ReLU`, `nn.ELU` or
     `nn.SiLU`. Either all or none of these have an `nn.LayerNorm` before them. Everything else is as in `nn.Sequential`:
@@ -68,7 +68,7 @@ class MLP(nn.Sequential):
         _read(self)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a layer, or of a slice an `nn.Sequential` of layers, whatever they are."""
+        """Return a layer or, for a slice, an `nn.Sequential` of layers, whatever they are."""
         return nn.Sequential(*self)[index] if isinstance(index, slice) else super().__getitem__(index)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ class _Passes:
         return out[: len(x), : self.outputs].contiguous()
 
     def backward(self, x: Tensor, gradient: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of the parameters, by inputs (N, I) and the gradient of the outputs (N, O)."""
+        """Return the gradients of the parameters, from inputs (N, I) and the gradient of the outputs (N, O)."""
         parts = -(-len(x) // (PART * FRAMES))
         sums = torch.empty(parts, self.size)
         self._launch(1, parts, PART * FRAMES, parameters, {"sums": sums}, x=x, gradient=gradient)
@@ -281,7 +281,7 @@ class _Passes:
             "own pairs": torch.zeros(threads * self.pairs.size, dtype=pairs),
             "weight pairs": torch.zeros(self.weight_pairs.size, dtype=pairs),
             "order": torch.arange(rows), "theta": self.theta,
-            **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # of each call its own
+            **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # each call has its own
         }  # fmt: skip
         self.launches = [Launch(kernel, tensors) for kernel in self.kernels]
 

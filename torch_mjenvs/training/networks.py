@@ -22,7 +22,8 @@ aten: Any = torch.ops.aten
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation y(x) that works in place, and its backward pass, from the gradient by y to that by x, in place.
+    """An activation y(x) that works in place, and its backward pass, which turns the gradient with respect to y into
+    that with respect to x, in place.
 
     `value` takes scale x and a tensor to put y into, a different one if `input_kept`; `back` takes gradient, scale x
     and y.
@@ -116,8 +117,8 @@ class Stack:
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return the outputs (n, B, out) for inputs (B, O)."""
-        self.before: list[Tensor] = []  # of each hidden layer's activation, times `scale`, and
-        self.inputs = [obs.expand(self.count, -1, -1)]  # of each layer, for `backward`
+        self.before: list[Tensor] = []  # what each hidden layer's activation is applied to, times `scale`
+        self.inputs = [obs.expand(self.count, -1, -1)]  # the inputs of each layer, for `backward`
         kind, last = self.activation, len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             shape, scale = (self.count, len(obs), weight.shape[1]), 1.0 if layer == last else kind.scale
@@ -134,7 +135,9 @@ class Stack:
         return x
 
     def backward(self, grad: Tensor) -> None:
-        """Overwrite the gradient of every weight and bias, from the loss's gradient by the outputs of `forward`."""
+        """Overwrite the gradient of every weight and bias, from the loss's gradient with respect to the outputs of
+        `forward`.
+        """
         for layer in reversed(range(len(self.weights))):
             hidden = self.inputs[layer]
             torch.bmm(grad.mT, hidden, out=self.weight_grads[layer])
@@ -158,7 +161,9 @@ class Stack:
         return torch.addcmul(self.shifts[layer], found, self.gains[layer], out=y)
 
     def _through_norm(self, layer: int, grad: Tensor) -> Tensor:
-        """Return the gradient by layer norm's input, from that by its output; set those of gain and shift."""
+        """Return the gradient with respect to layer norm's input, from that with respect to its output; set those of
+        gain and shift.
+        """
         found, x, mean, scale = self.normalised[layer]
         torch.sum(grad, 1, keepdim=True, out=self.shift_grads[layer])
         torch.sum(grad * found, 1, keepdim=True, out=self.gain_grads[layer])
@@ -185,7 +190,7 @@ class ActorCritic:
     ):  # fmt: skip
         self.activation = activation
         kinds = [(1, (obs_dim, *actor, act_dim)), (1, (obs_dim, *critic, 1))]
-        if tuple(actor) == tuple(critic):  # of what the value network then gives, the first number is the value
+        if tuple(actor) == tuple(critic):  # the first of the value network's outputs is then the value
             kinds = [(2, (obs_dim, *actor, act_dim))]
         sizes = [parameters(*kind, norm) for kind in kinds] + [act_dim]
         self.theta = torch.zeros(sum(sizes), device=device)
@@ -218,7 +223,9 @@ class ActorCritic:
         return mean, value[:, 0]
 
     def backward(self, mean_grad: Tensor, value_grad: Tensor) -> None:
-        """Overwrite the gradient of every weight and bias, from the loss's gradients by the results of `forward`."""
+        """Overwrite the gradient of every weight and bias, from the loss's gradients with respect to the results of
+        `forward`.
+        """
         if len(self.stacks) == 2:
             self.stacks[0].backward(mean_grad[None])
             self.stacks[1].backward(value_grad[None, :, None])

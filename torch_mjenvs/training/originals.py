@@ -73,7 +73,7 @@ def suite() -> Any:
     dm_control 1.0.50 has a table of array sizes with fields that MuJoCo 4.0 no longer has; they are taken out first.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of GLFW's, where there is no display
+        warnings.simplefilter("ignore")  # GLFW warns if there is no display
         from dm_control.mujoco.wrapper.mjbindings import sizes
 
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
@@ -127,7 +127,7 @@ class Elsewhere:
 
     def __init__(self, *arguments: Any):
         command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
-        env = {"OPENBLAS_NUM_THREADS": "1"} | os.environ  # of NumPy, whose threads would spin beside other processes
+        env = {"OPENBLAS_NUM_THREADS": "1"} | os.environ  # else NumPy's threads would spin beside other processes
         # Its own session: Ctrl-C is for the program that started it, whose end is its end, too.
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
         assert self.process.stdin and self.process.stdout
@@ -164,7 +164,7 @@ class Elsewhere:
         """End the process, whatever it is doing."""
         self.process.kill()
         self.process.wait()
-        with suppress(BrokenPipeError):  # of what was not yet sent
+        with suppress(BrokenPipeError):  # closing flushes what was not sent yet
             self.to.close()
         self.back.close()
 
@@ -219,7 +219,7 @@ def _result(x: Any) -> Any:
 
 def processes_for(name: str, num_envs: int) -> int:
     """Return the number of processes that share the worlds: one per core, or only one if others could not make them."""
-    # Others came with a user's module.
+    # Tasks of others came with a user's module.
     known = name.startswith(SUITE) or str(gymnasium.spec(name).entry_point).startswith("gymnasium.")
     known &= Path(__file__).is_file() and bool(sys.executable)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -56,7 +56,7 @@ __all__ = ["NAME", "PPO", "TABLES", "Settings", "add_flags", "make", "settings",
 
 NAME = "PPO"
 RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
-WIDEST = 256  # units of a hidden layer: on an H200, compiled kernels are 2 to 10 times as fast as torch, of 512 slower
+WIDEST = 256  # units of a hidden layer; with it, kernels are 2 to 10 times as fast as torch on an H200, with 512 slower
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
 
@@ -70,7 +70,7 @@ class Settings:
     epochs: int
     minibatch: int
     learning_rate: float  # falls linearly to a tenth, unless there is a target_kl
-    target_kl: float  # by which the learning rate goes up and down; 0 is none
+    target_kl: float  # the divergence that the learning rate is adapted to; 0 is none
     gamma: float
     lam: float
     clip: float
@@ -105,13 +105,13 @@ class PPO:
     ):
         """Make the networks, and reset the worlds.
 
-        `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
-        "critic" where there is such a group, else "policy" and "privileged". With `compiled`, compiled kernels do the
-        networks' work on the CPU, and the update on a GPU, where they can; None means True on the CPU. With `rounded`,
-        the CPU's kernels round the factors of products to bfloat16. If a run is shared among processes, `env` has this
-        process's `share` of the worlds. All learn from all frames, and have the same numbers. Raises ValueError for
-        groups that the task does not have, for a horizon longer than an episode, and for compiled kernels where torch's
-        default dtype is not float32.
+        `obs_groups` says which groups of the task's observations "policy" and "critic" see: by default the group
+        "policy" for the policy and, for the critic, "critic" if there is such a group, else "policy" and "privileged".
+        With `compiled`, compiled kernels do the networks' work on the CPU, and the update on a GPU, where they can;
+        None means True on the CPU. With `rounded`, the CPU's kernels round the factors of products to bfloat16. If a
+        run is shared among processes, `env` has this process's `share` of the worlds. All learn from all frames, and
+        have the same numbers. Raises ValueError for groups that the task does not have, for a horizon longer than an
+        episode, and for compiled kernels where torch's default dtype is not float32.
         """
         self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -154,8 +154,8 @@ class PPO:
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * total, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
-        self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
-        self.frames_before = 0  # by runs that this one started from
+        self.seconds = 0.0, 0.0  # for which the last iteration collected, and learned
+        self.frames_before = 0  # seen by runs that this one started from
         self.compiled_update: Update | on_gpu.Update | None = None
         self.compiled_forward: Forward | on_gpu.Forward | None = None
         self.compiled_advantages: Sweep | None = None
@@ -198,7 +198,7 @@ class PPO:
         whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
 
         def make() -> None:
-            if self.share.ranks == 1:  # of whole tiles, these are the numbers of one step after the other
+            if self.share.ranks == 1:  # for whole tiles, these are the same numbers as drawn step by step
                 torch.randn(noise.shape, out=noise)
             else:
                 for one in noise:
@@ -208,7 +208,7 @@ class PPO:
         return make
 
     def noise(self) -> Tensor:
-        """Return the noise of a step (N, A), before it has its size."""
+        """Return the noise of a step (N, A), before it is scaled by the policy's spread."""
         share, (worlds, actions) = self.share, self.env.engine.action.shape
         return share.mine(torch.randn(worlds * share.ranks, actions, device=self.lr.device))
 
@@ -286,7 +286,7 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
-        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) is the one after."""
+        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) follows the last step."""
         if self.compiled_advantages:
             found = self.compiled_advantages(
                 reward=rewards, value=values, done=done, next_value=next_value,
@@ -386,8 +386,8 @@ class PPO:
         """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²) - entropy H.
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
-        the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip (as
-        in the code of Schulman et al., 2017). Returns the means that SUMS names (7,). In a run shared among processes,
+        the value's loss is the larger one of this and the same with v held to the rollout's value ± value_clip (as in
+        the code of Schulman et al., 2017). Returns the means that SUMS names (7,). In a run shared among processes,
         gradient and means are this process's summands.
         """
         s, net = self.settings, self.net

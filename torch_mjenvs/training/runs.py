@@ -38,7 +38,7 @@ __all__ = [
     "save", "save_curve", "settings", "train", "training_parser",
 ]  # fmt: skip
 
-if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a run, and missed before it begins
+if importlib.util.find_spec("matplotlib") is None:  # needed at the end of a run, so reported before it begins
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
@@ -274,7 +274,7 @@ def save_curve(path: Path, title: str, curve: Sequence[Any], evaluations: Sequen
     """
     from matplotlib.figure import Figure  # takes as long to import as all of this package
 
-    figure = Figure(figsize=(10, 4), layout="constrained")  # of no window, whatever matplotlib's backend
+    figure = Figure(figsize=(10, 4), layout="constrained")  # without a window, whatever matplotlib's backend
     axes = figure.subplots(1, 2, sharey=True)
     for rows, style, label in ((curve, "-", "last 100 episodes, with noise"), (evaluations, "o", "mean actions")):
         if rows:

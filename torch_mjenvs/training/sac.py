@@ -2,8 +2,8 @@
 
     python -m torch_mjenvs train --algorithm sac --env TorchHalfCheetah-v0
 
-A stochastic policy within the bounds of actions is rewarded for its entropy, at a price that holds it at -A. Two value
-networks of state and action learn from past frames; the lower value counts, since both are optimistic.
+A stochastic policy within the bounds of actions is rewarded for its entropy, at a price that holds the entropy at -A.
+Two value networks of state and action learn from past frames; the lower value counts, since both are optimistic.
 
 Shapes: N worlds, T steps of a rollout, B frames of an update, O observations, A actions.
 """
@@ -177,7 +177,7 @@ class SAC:
         env.reset(seed=seed)
         self.episodes = Episodes(env)
         self.frames_seen = self.frames_before = 0
-        self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
+        self.seconds = 0.0, 0.0  # for which the last iteration collected, and learned
         self.found = torch.zeros(len(MEASURES), device=device)  # means over the last iteration's updates
         # Of an iteration: steps into bad states, bad rewards, and updates whose losses were not finite.
         zeros = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(3))
@@ -236,7 +236,7 @@ class SAC:
         log_std = low + (high - low) / 2 * (spread.tanh() + 1)
         noise = torch.randn_like(mean)
         x = mean + log_std.exp() * noise
-        # The logarithm of tanh's slope at x, 1 - tanh²(x), where tanh(x) may be rounded to 1
+        # The logarithm of tanh's slope at x, 1 - tanh²(x), in a form that holds even if tanh(x) is rounded to 1
         slope = 2 * (math.log(2) - x - nn.functional.softplus(-2 * x))
         log_prob = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi) - slope
         return x.tanh(), log_prob.sum(1, keepdim=True)
@@ -260,7 +260,7 @@ class SAC:
             chosen, log_prob = self.sample(obs)
             value = self.values(self.critic, obs, chosen).amin(0)
             actor_loss = (alpha * log_prob - value).mean()
-            surplus = log_prob.detach().mean() - action.shape[1]  # of the entropy's shortfall from -A
+            surplus = log_prob.detach().mean() - action.shape[1]  # by how much the entropy falls short of -A
             alpha_loss = -self.log_alpha * surplus
         for loss, learned in (
             (critic_loss, list(self.critic.parameters())),
@@ -269,7 +269,7 @@ class SAC:
         ):
             for x, grad in zip(learned, torch.autograd.grad(loss, learned), strict=True):
                 assert x.grad is not None
-                x.grad.copy_(grad)  # as it is, it may be transposed in memory, which torch's fused Adam does not see
+                x.grad.copy_(grad)  # copied: grad may be transposed in memory, which torch's fused Adam does not see
         self.optimizer.step()
         for x, y in zip(self.target.parameters(), self.critic.parameters(), strict=True):
             x.lerp_(y, s.tau)

@@ -25,7 +25,7 @@ from .task_flags import arguments
 from .worlds import make_to_score, original
 
 STEPS = 32  # in one rollout of a Torch task
-TURN = 2e-4  # seconds that who does something else keeps waiting a process of 50 worlds, a step of which takes 5e-3
+TURN = 2e-4  # seconds after which a busy Python thread lets another run; a step of a process of 50 worlds takes 5e-3
 Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
 Steps = tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]  # rewards, terminated, truncated, and by name: (T, N) each
 
@@ -131,7 +131,7 @@ def _side_by_side(
                 meanwhile()
             found = [x.result() for x in begun]
         finally:
-            there.close()  # if it is an exception that leads here, threads wait for what no longer comes
+            there.close()  # after an exception, threads still wait for results: this ends them
     return Score(torch.cat([x.returns for x in found]))
 
 

@@ -43,7 +43,7 @@ def norm(given: str) -> str:
     return given
 
 
-# Every setting of a run, here and in the examples: it is refused by this rule on the command line and in a table alike.
+# The rule for every setting of a run, here and in the examples; it holds on the command line and in tables alike.
 RULES: dict[str, Callable[[Any], Any]] = {
     "num_envs": _few,
     "total_steps": count,

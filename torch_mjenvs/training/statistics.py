@@ -14,7 +14,7 @@ STATISTICS = (*SUMS, "grad_norm")  # the norm of the gradient is that before it 
 
 
 def measures(means: Tensor) -> dict[str, float]:
-    """Return what runs plot of STATISTICS (8,), which are means over minibatches, by the names that are usual."""
+    """Return what runs plot of STATISTICS (8,), which are means over minibatches, by their usual names."""
     of = dict(zip(STATISTICS, means.double().tolist(), strict=True))
     spread = of["target_squared"] - of["target"] ** 2
     return {

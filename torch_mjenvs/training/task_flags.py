@@ -140,7 +140,7 @@ def _none(text: str) -> None:
 def _any_of(readers: Sequence[Callable[[str], Any]]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         why = []
-        for one in sorted(readers, key=lambda one: one is str):  # which takes anything
+        for one in sorted(readers, key=lambda one: one is str):  # str last: it takes anything
             try:
                 return one(text)
             except argparse.ArgumentTypeError as error:

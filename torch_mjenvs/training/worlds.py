@@ -16,7 +16,7 @@ from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
 
-LONGEST = 1000  # steps of an episode that is scored, of a task without a time limit
+LONGEST = 1000  # steps of an episode that is scored, if its task has no time limit
 
 
 def task_ids() -> list[str]:
@@ -41,7 +41,7 @@ def task_id(name: str) -> str:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # it is there, and imports what is not
+                raise  # the module is there, but imports one that is not
             raise SystemExit(f"there is no module {module!r}, neither in this folder nor installed") from error
     known = task_ids()
     found = [full for full in known if name in (full, full.rpartition("-v")[0])]
@@ -58,8 +58,7 @@ def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> Torch
 
 
 def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
-    """Make worlds as `make` does, whose episodes end: after LONGEST steps where the task has no limit, which is told.
-    """
+    """Make worlds as `make` does, whose episodes end: after LONGEST steps if the task has no limit; this is printed."""
     env = make(env_id, num_envs, device, **kwargs)
     if env.engine.max_episode_steps is None:
         env.close()

@@ -10,7 +10,7 @@ from .writer import Row, Writer
 
 
 def lookup(w: Writer, e: Expr) -> None:
-    """A constant: the same for all worlds, or at a place of each world's own."""
+    """Write the reading of a constant: the same for all worlds, or at a place per world."""
     place = e.args[0]
     if type(place) is Expr and place.type == "i":
         w.names[e] = _own_entry(w, e)
@@ -22,13 +22,13 @@ def lookup(w: Writer, e: Expr) -> None:
 
 
 def spread(w: Writer, e: Expr) -> None:
-    """A counter as a number."""
+    """Write a counter as a number."""
     x = w.assign(f"sitofp i32 {w.value(e.args[0], 's')} to {w.types.element}")
     w.names[e] = in_every_lane(w, x, w.types.element)
 
 
 def _own_entry(w: Writer, e: Expr) -> str:
-    """Write the reading of a table at each world's own place."""
+    """Write the reading of a table at a place per world."""
     table: Table = e.attr
     if table not in w.constants:
         w.constants[table] = table_of(w, w.types.element, [w.types.number(x) for x in table.values])
@@ -38,11 +38,11 @@ def _own_entry(w: Writer, e: Expr) -> str:
 
 
 def fetch(w: Writer, e: Expr) -> None:
-    """A number of a buffer that is a table."""
+    """Write the reading of a number of a buffer that is a table."""
     place, buffer = e.args[0], f"%p{e.attr[0]}"
     element, shared = w.types.memory(e.type)[0], w.types.shared
     if type(place) is Expr and place.type == "i":
-        step = w.assign(f"sext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")  # x86 reads at these
+        step = w.assign(f"sext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")  # x86 gathers at these
         at = w.assign(f"getelementptr {element}, {shared} {buffer}, {w.types.vector('i64')} {step}")
         w.names[e] = gather(w, at, shared, e.type)
         return
@@ -51,7 +51,7 @@ def fetch(w: Writer, e: Expr) -> None:
 
 
 def table_of(w: Writer, element: str, values: list[str]) -> str:
-    """The name of a table of these constants."""
+    """Return the name of a table of these constants."""
     entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
     text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
@@ -84,7 +84,7 @@ def place(w: Writer, array: Expr, row: object, column: int) -> str:
 
 
 def array(w: Writer, e: Expr) -> None:
-    """An array, with what it holds from the start."""
+    """Write an array, with what it holds from the start."""
     vector, own = w.types.of("f"), w.types.own
     w.names[e] = w.array(e.attr.rows * e.attr.columns, vector)
     for k, x in enumerate(e.args):
@@ -98,7 +98,7 @@ def same(w: Writer, e: Expr) -> None:
 
 
 def get(w: Writer, e: Expr) -> None:
-    """An entry of a row that all worlds share, or of each world's own."""
+    """Write the reading of an entry, in a row that all worlds share or in a row per world."""
     held, row = e.args
     is_own = type(row) is Expr and row.type == "i"
     if is_own or w.moved_for(held):
@@ -109,10 +109,10 @@ def get(w: Writer, e: Expr) -> None:
 
 
 def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
-    """Write a vector of pointers: where each world's own number stands, the worlds being in different rows.
+    """Write a vector of pointers to each world's own number, where worlds may be in different rows.
 
-    Steps are integers of 32 bits with a sign, unless the array is longer than these can number: at such steps x86 reads
-    and writes 16 numbers at a time, at steps of 64 bits only 8.
+    Steps are signed 32-bit integers, unless the array is too long for these: with such steps x86 reads and writes 16
+    numbers at a time, with 64-bit steps only 8.
     """
     lanes, columns, at = w.types.lanes, array.attr.columns, w.names[array]
     kind = "i32" if array.attr.rows * columns * lanes < 2**31 else "i64"
@@ -131,7 +131,7 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
 
 
 def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:
-    """A vector of what stands in these places."""
+    """Write the reading of a vector of what stands in these places."""
     vector, pointers, masks = w.types.of(t), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
@@ -149,7 +149,7 @@ def in_memory(w: Writer, x: str, t: str) -> str:
 
 
 def of_lane(w: Writer, at: str, element: str, lane: str) -> str:
-    """A lane's number of a vector in memory."""
+    """Write the reading of a lane's number of a vector in memory."""
     at = w.assign(f"getelementptr {element}, {w.types.own} {at}, i64 {lane}")
     return w.assign(f"load {element}, {w.types.own} {at}")
 

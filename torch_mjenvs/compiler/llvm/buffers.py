@@ -1,8 +1,8 @@
 """Buffers: loads and stores of a program's columns.
 
-World-minor buffers are read where they stand; so is what worlds have in common, which goes into every lane or repeats.
-Rows are too, where a thread is a world; where a world is a lane, the
-tile's rows are transposed into columns on the stack before the program runs, and back afterwards.
+World-minor buffers are read where they stand. So are numbers that worlds share, which go into every lane or repeat with
+a period, and so are rows if a thread is a world. If a world is a lane, the tile's rows are transposed into columns on
+the stack before the program runs, and back afterwards.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def buffers_used(w: Writer) -> list[int]:
 
 
 def rows_used(w: Writer) -> list[int]:
-    """The numbers of the buffers in use whose worlds are rows."""
+    """Return the numbers of the buffers in use whose worlds are rows."""
     return [k for k in buffers_used(w) if w.program.buffers[k].rows]
 
 
 def in_every_lane(w: Writer, x: str, element: str) -> str:
-    """A number in every lane."""
+    """Write a vector that has a number in every lane."""
     if w.types.lanes == 1:
         return x
     vector = w.types.vector(element)
@@ -74,7 +74,7 @@ def in_every_lane(w: Writer, x: str, element: str) -> str:
 
 
 def find_rows(w: Writer) -> None:
-    """The row of the first world at hand, or its place within the period: %qk."""
+    """Write the address %qk of the row of the first world at hand, or of its place within the period."""
     for k in rows_used(w):
         buffer = w.program.buffers[k]
         w.put(f"%o{k} = mul i64 %world, {buffer.size}")
@@ -90,7 +90,7 @@ def find_rows(w: Writer) -> None:
 
 
 def column_arrays(w: Writer) -> list[str]:
-    """Arrays in which the columns of a tile's rows stand: %sk."""
+    """Return the arrays %sk, in which the columns of a tile's rows stand."""
     if w.types.lanes == 1:
         return []
     buffers = [(k, w.program.buffers[k]) for k in rows_used(w)]

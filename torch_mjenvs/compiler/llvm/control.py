@@ -18,7 +18,7 @@ from .writer import Row, Writer
 
 
 class Variables:
-    """The variables of a loop: what they are before, and, once it is written, what an iteration makes of them."""
+    """The variables of a loop: their values before it and, once it is written, those that an iteration gives them."""
 
     def __init__(self, w: Writer, before: str):
         self._w, self._before = w, before
@@ -30,7 +30,7 @@ class Variables:
         return name
 
     def close(self, back: Sequence[str]) -> None:
-        """Say what comes back from the block at hand, in the order of `add`."""
+        """Set the values that come back from the current block, in the order of `add`."""
         for at, x in zip(self._places, back, strict=True):
             self._w.lines[at] += f"[ {x}, %{self._w.block} ]"
 
@@ -41,14 +41,14 @@ def any_lane(w: Writer, mask: object) -> str:
 
 
 def any_bit(w: Writer, x: str) -> str:
-    """A bit that is set where a mask that is written already holds in any lane."""
+    """Write a bit that is set where a mask that is already written holds in any lane."""
     if w.types.lanes == 1:
         return x
     return _not_0(w, w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}"))
 
 
 def masked(w: Writer, mask: object, new: object, old: object, t: str) -> str:
-    """`new` in the worlds of the mask; a thread that came here is in the mask."""
+    """Write `new` in the worlds of the mask and `old` in others; a thread that came here is in the mask."""
     if w.types.lanes == 1 or mask is True or new is old or old is None:
         return w.value(new, t)
     return select(w, w.value(mask, "b"), w.value(new, t), w.value(old, t), t)
@@ -78,7 +78,7 @@ def when(w: Writer, e: Expr) -> None:
         old = "poison" if x.before is None else w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {old}, %{before} ], [ {name}, %{after} ]")
     for x in iter_args:
-        if x.before is None and x.type == "b":  # a branch may follow it, and must not follow poison
+        if x.before is None and x.type == "b":  # a branch may depend on it, and to branch on poison is undefined
             w.names[x.result] = w.assign(f"freeze {w.types.of('b')} {w.names[x.result]}")
 
 
@@ -135,10 +135,11 @@ def while_(w: Writer, e: Expr) -> None:
 
 
 def _while_together(w: Writer, region_op: While, gpu: Gpu) -> None:
-    """Write such a loop for all threads of a block: they begin each iteration together, and leave it together.
+    """Write a `while` for all threads of a block: they begin each iteration together, and leave the loop together.
 
-    Between iterations, those who are done wait for the others. So its warps run the same code at about the same time,
-    and a multiprocessor, which fetches code far more slowly than it runs it, fetches it once for all of them.
+    Between iterations, threads that are done wait for the others. So the block's warps run the same code at about the
+    same time, and a multiprocessor, which fetches code far more slowly than it runs it, fetches it once for all of
+    them.
     """
     meet, test, head, body, met, out = w.fresh_labels("meet", "test", "head", "body", "met", "out")
     variables = Variables(w, w.block)
@@ -180,7 +181,7 @@ def _while_together(w: Writer, region_op: While, gpu: Gpu) -> None:
 
 
 def put_own(w: Writer, region_op: PuttingLoop, active: object) -> None:
-    """Write what an iteration, which is for the worlds that are active, puts into arrays."""
+    """Write what an iteration, done for the worlds that are active, puts into arrays."""
     for (row_type, _), group in itertools.groupby(region_op.puts, lambda put: (put.row_type, id(put.mask))):
         puts = list(group)
         if row_type == "s":
@@ -232,9 +233,9 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
 
 @contextlib.contextmanager
 def _each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
-    """Write a loop around what is written inside, for each lane whose bit is set in `first`: its number, an i64.
+    """Write a loop over the lanes whose bit is set in `first` around the block's code; yield a lane's number, an i64.
 
-    There is at least one. `out`: the label of what follows the loop.
+    At least one bit is set. `out`: the label of what follows the loop.
     """
     mask, (head,) = w.types.mask, w.fresh_labels("lane")
     variables = Variables(w, w.block)
@@ -255,7 +256,7 @@ def _not_0(w: Writer, bits: str) -> str:
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:
-    """The worlds that are in both masks. A thread that is a world came here as it is in the first."""
+    """Write the mask of the worlds in both masks. A thread that is a world is here because it is in the first."""
     if a is True or w.types.lanes == 1:
         return w.value(b, "b")
     if b is True:
@@ -266,7 +267,7 @@ def logical_and(w: Writer, a: object, b: object) -> str:
 def _open(
     w: Writer, region_op: PuttingLoop, head: str, unless: tuple[str, str] | None = None
 ) -> tuple[Variables, list[IterArg], str]:
-    """Go to the loop's head: its variables, which iteration arguments are alive, and how many turns came before.
+    """Go to a loop's head; return its variables, the iteration arguments that are alive, and the count of turns before.
 
     unless: a bit, and where to go if it is not set.
     """

@@ -14,7 +14,7 @@ Ends = tuple[str, str, str]  # a type, and a value before and after the body
 
 
 def active_set(w: Writer, e: Expr) -> None:
-    """Write the list without a branch: every number is written, and the next one over it if no lane needs it."""
+    """Write the list without a branch: every number is written, and overwritten by the next one if no lane needs it."""
     numbers, masks, count = *_arrays(w, e.attr), "0"
     for k, mask in enumerate(e.args):
         count = _append(w, numbers, masks, str(k), w.value(mask, "b"), count)
@@ -91,7 +91,7 @@ def slot(w: Writer, e: Expr) -> None:
 
 
 def _renumber(w: Writer, e: Expr, which: int) -> None:
-    """Write the reading of one of the arrays that say which number was which."""
+    """Write the reading of an array of a packed set: the place of each slot (0), or the slot of each place (1)."""
     at = _at(w, "i32", w.packed[e.args[0]][which], w.value(e.args[1], "s"))
     w.names[e] = w.assign(f"load i32, {w.types.own} {at}")
 
@@ -105,7 +105,7 @@ def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
 
 
 def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:
-    """Begin a loop for a counter below n, which may be 0, in steps; return the counter and what ends the loop."""
+    """Begin a loop of a counter below n (maybe 0), in steps; return the counter, and a function that ends the loop."""
     before, (test, body, out) = w.block, w.fresh_labels("test", "body", "out")
     w.put(f"br label %{test}")
     w.label(test)
@@ -129,7 +129,7 @@ def _arrays(w: Writer, n: int) -> tuple[str, str]:
 
 
 def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: str) -> str:
-    """Note a number and its mask if any lane holds, and return the new count."""
+    """Append a number with its mask if that holds in any lane, and return the new count."""
     integer, own = w.types.mask, w.types.own
     bits = mask if w.types.lanes == 1 else w.assign(f"bitcast {w.types.of('b')} {mask} to {integer}")
     at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
@@ -180,7 +180,7 @@ def for_each(w: Writer, e: Expr) -> None:
 
 
 def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
-    """The i-th number, and its mask; "" where it is for all worlds."""
+    """Write the reading of the i-th number and its mask; the mask is "" if the number is for all worlds."""
     integer, own = w.types.mask, w.types.own
     at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {i}")
     number = w.assign(f"load i32, {own} {at}")
@@ -192,10 +192,10 @@ def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
 
 
 def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[str]]:
-    """Begin a branch that skips the body where the code around is for no world of this number: they have left its loop.
+    """Begin a branch that skips the body if all worlds that need this number have left the surrounding loop.
 
-    What is given back ends the branch, and gives the values behind it. There is none where the code around is for all
-    worlds, or for a thread that is a world, which would not be here.
+    Return a function that ends the branch and returns the values after it. There is no branch if the surrounding code
+    runs for all worlds, or if a thread is a world, since a thread that has left the loop does not come here.
     """
     if w.types.lanes == 1 or around is True or not here:
         return lambda ends: [new for _, _, new in ends]
@@ -214,7 +214,7 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
 
 
 def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: tuple[str, str], n: str) -> str:
-    """Note the parts that are chosen of this number, one of `count`, and return how many are noted now."""
+    """Append the chosen parts of this number, which is below `count`, to their list, and return its new length."""
     for k, mask in enumerate(region_op.chosen):
         part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
         inside = w.value(mask, "b")

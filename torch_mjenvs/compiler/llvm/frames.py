@@ -15,14 +15,15 @@ ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS
 # wide vectors are wanted even where the host's tuning prefers narrower ones
 TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 
-# Tangents are tens of thousands of lines in a row. LLVM takes the longer for a line, the longer its block is, and by
-# its models of AMD's processors it orders instructions once more at the end: an eighth of the time, and no faster code.
+# Tangents are tens of thousands of lines in a row. The longer a block, the longer LLVM takes for each of its lines. And
+# with its models of AMD's processors it orders instructions once more at the end, which takes an eighth of the time and
+# makes code no faster.
 LONGEST = 1000  # lines of a block
 UNTUNED = ' "tune-cpu"="generic"'
 
 
 def render(program: Program, lanes: int) -> str:
-    """The IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: the program for one vector of worlds."""
+    """Return `@tile(ptr buffers, i64 first world, i64 worlds allocated)` in IR: a program for a vector of worlds."""
     w = _writer(program, Types(lanes, program.dtype))
     for k in buffers.buffers_used(w):
         w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
@@ -31,7 +32,7 @@ def render(program: Program, lanes: int) -> str:
     if program.trace.derivatives == "forward":
         w.longest = LONGEST
         attributes += UNTUNED
-        w.put("%go = icmp ne ptr %buffers, null")  # which LLVM does not know to be always so
+        w.put("%go = icmp ne ptr %buffers, null")  # always true, but LLVM does not know that
     _body(w)
     w.put("ret void")
     if w.longest:
@@ -43,7 +44,7 @@ def render(program: Program, lanes: int) -> str:
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
-    """The IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: a thread is one world."""
+    """Return `@kernel(pointers to the buffers in order, i64 worlds allocated)` in IR: a world per thread of a GPU."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
     w.gpu, w.common = gpu, {program.trace.top}
     w.in_list_order = arrays_in_list_order(w.live)
@@ -67,8 +68,8 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
 
 
 def _stack_alignment(types: Types) -> str:
-    """Vectors that are spilled lie within a line of the cache, and not across two: the stack that a function is called
-    with is aligned to 16 bytes only.
+    """Return the attribute that keeps spilled vectors within one line of the cache, not across two: the stack that a
+    function is called with is aligned to 16 bytes only.
     """
     size = types.lanes * types.memory("f")[1]
     return f" alignstack({size})" if size > 16 else ""
@@ -79,7 +80,7 @@ def _writer(program: Program, types: Types) -> Writer:
 
 
 def _body(w: Writer) -> None:
-    """The program for the worlds from %world on; buffer k is at %pk."""
+    """Write the program for the worlds from %world on; buffer k is at %pk."""
     buffers.find_rows(w)
     buffers.rows_to_columns(w)
     w.region(w.program.trace.top)

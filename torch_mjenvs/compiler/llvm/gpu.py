@@ -18,7 +18,7 @@ class Gpu:
     attributes: str  # of a kernel; {threads} is the number of threads of the largest block
     thread: str  # the intrinsic that gives a thread's number in its block
     size: str  # the number of threads of the block, where blocks differ
-    block: str  # and the block's number
+    block: str  # the intrinsic that gives the block's number
     any_thread: str  # waits for all threads of the block, and says whether a bit is set in any of them
     shared: str  # a pointer to what all threads share
     own: str  # a pointer to a thread's own memory

@@ -41,7 +41,7 @@ def _rows(nodes: Iterable[Expr]) -> Iterator[tuple[Expr, object]]:
 
 
 def _counter_of(row: object) -> object:
-    """Return the number that a row is of: itself, or the one that a constant is added to, as of a number's parts."""
+    """Return the number that a row belongs to: the row itself or, for a number's parts, what a constant is added to."""
     if type(row) is Expr and row.op == "sadd":
         numbers = [x for x in row.args if type(x) is Expr]
         return numbers[0] if len(numbers) == 1 else None

@@ -40,8 +40,8 @@ def queue(w: Writer, e: Expr) -> None:
 
 
 def _line_up(w: Writer, count: str, most: int) -> tuple[str, str, str]:
-    """Write two arrays: of each entry in the line its number in its world's list, and its world's lane; and how many
-    there are. After them comes the first one again, for lanes that none is left for.
+    """Write two arrays, of the number of each entry in its world's list and of its world's lane, and how many entries
+    there are. The first entry comes again after the last, for lanes that none is left for.
     """
     lanes, own = w.types.lanes, w.types.own
     rows, worlds = (w.array((most + 1) * lanes, "i32") for _ in range(2))

@@ -53,14 +53,14 @@ TEMPLATES: dict[str, str] = {
     "exponent": "bitcast {F} {0} to {J}\nlshr {J} {r}.0, {mant}\nsub {J} {r}.1, {bias}",
     "mantissa": "bitcast {F} {0} to {J}\nand {J} {r}.0, {mask}\nor {J} {r}.1, {one}\nbitcast {J} {r}.2 to {F}",
 }
-WIDE: dict[str, str] = {  # what is longer in float64, whose exponent has 64 bits for a 32-bit integer
+WIDE: dict[str, str] = {  # longer in float64: the exponent's integer has 32 bits, the float's 64
     "pow2": "sext {I} {0} to {J}\nadd {J} {r}.0, {bias}\nshl {J} {r}.1, {mant}\nbitcast {J} {r}.2 to {F}",
     "exponent": "bitcast {F} {0} to {J}\nlshr {J} {r}.0, {mant}\nsub {J} {r}.1, {bias}\ntrunc {J} {r}.2 to {I}",
 }
 
 
 def templates(types: Types) -> dict[str, list[str]]:
-    """The lines of every operation, with only arguments and result left open."""
+    """Return the lines of every operation, with only arguments and result left open."""
     single = types.dtype == "float32"
     j, mantissa, bias = ("i32", 23, 127) if single else ("i64", 52, 1023)
     formats = {
@@ -86,7 +86,7 @@ def choice(w: Writer, e: Expr) -> None:
 
 
 def total(w: Writer, e: Expr) -> None:
-    """Write a sum, with the product that it has taken up."""
+    """Write a sum, fused with a product if one has joined it."""
     fused = w.sums.get(e)
     if fused is None:
         operation(w, e)
@@ -106,10 +106,10 @@ def _negated(w: Writer, x: object) -> str:
 
 
 def _chooses_zero(e: Expr) -> bool:
-    """True if e is the lesser or greater of a pair that may be -0 and 0.
+    """Return whether e selects the smaller or larger of two numbers that may be 0 and -0.
 
-    LLVM takes that for a minimum to which zeros are alike, and makes of it what they are not alike to on NVIDIA's chips
-    and ARM's, so that the sign would differ from what the comparison says.
+    LLVM turns such a selection into a minimum or maximum that may return either zero. The instructions of NVIDIA's and
+    ARM's chips order -0 before 0, so the result could have another sign than the comparison gives.
     """
     pair = e.args
     if e.op == "select":

@@ -1,4 +1,4 @@
-"""Transposes: rows of numbers in memory, one a world, into columns, vectors with a lane for each world, and back.
+"""Transposes: of rows in memory, one per world, into columns, which are vectors with a lane per world; and back.
 
 It is done in windows of columns, as wide as the widest power of two that fits into a row and into a vector: whole
 vectors are loaded, transposed in registers, and stored. The last window ends where the rows end, so it may have columns
@@ -13,9 +13,10 @@ from .writer import Writer
 
 
 def transpose(w: Writer, memory: tuple[str, int], size: int, *, rows: str, columns: str, name: str) -> None:
-    """Copy rows of `size` numbers, one a lane, into `size` vectors; where `name` begins with "out", these into rows.
+    """Copy rows of `size` numbers, one per lane, into `size` vectors; back into rows if `name` begins with "out".
 
-    memory: a number's type and bytes. rows, columns: where they begin; `columns` is of this thread alone.
+    memory: a number's type, and its size in bytes. rows, columns: where they begin; `columns` belongs to this thread
+    alone.
     """
     lanes, (element, _) = w.types.lanes, memory
     width = min(lanes, 1 << (size.bit_length() - 1))
@@ -63,7 +64,7 @@ def _transposed(w: Writer, element: str, vectors: Sequence[str]) -> list[str]:
 
 
 def _joined(w: Writer, element: str, width: int, parts: Sequence[str]) -> str:
-    """Write vectors of this width one behind the other."""
+    """Join vectors of this width, one behind the other."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [_shuffle(w, element, width, a, b, range(2 * width)) for a, b in pairs]

@@ -30,18 +30,18 @@ class Types:
 
     @property
     def mask(self) -> str:
-        """A mask as an integer, a bit a lane."""
+        """The type of a mask as an integer, one bit per lane."""
         return f"i{self.lanes}"
 
     def of(self, t: str) -> str:
         return self.vector({"f": self.element, "b": "i1", "i": "i32"}[t])
 
     def memory(self, t: str) -> tuple[str, int]:
-        """Element type and bytes of a buffer."""
+        """Return a buffer's element type, and an element's size in bytes."""
         return {"f": (self.element, 4 if self.dtype == "float32" else 8), "b": ("i8", 1), "i": ("i32", 4)}[t]
 
     def array(self, n: int, of: str) -> str:
-        """An array in the thread's own memory."""
+        """Return an array in the thread's own memory."""
         space = self.own.removeprefix("ptr")
         return f"alloca [{n} x {of}]" + (f",{space}" if space else "")
 
@@ -58,6 +58,6 @@ class Types:
         return self.splat(self.element, self.number(x))
 
     def number(self, x: float) -> str:
-        """LLVM writes a float constant as the bits of a double, which must be exact in the type."""
+        """Return a float constant as LLVM writes it: as the bits of a double, which must be exact in the type."""
         x = ctypes.c_float(x).value if self.dtype == "float32" else float(x)
         return f"0x{struct.unpack('>Q', struct.pack('>d', x))[0]:016X}"

@@ -15,9 +15,9 @@ Row = Callable[["Writer", Expr], None]
 
 
 class ActiveSet(NamedTuple):
-    """Names of two arrays, an active set's numbers and the mask of each number, and of how many there are.
+    """The names of an active set's two arrays, its numbers and the mask of each number, and of its size.
 
-    masks: "" where all numbers are for all worlds.
+    masks: "" if all numbers are for all worlds.
     """
 
     numbers: str
@@ -26,7 +26,7 @@ class ActiveSet(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Where the worlds are that lanes work for in a queue's region: names of a vector of lanes, and of it in memory."""
+    """In a queue's region, the lanes of the worlds that lanes work for: names of this vector, and of it in memory."""
 
     region: Region
     lane: str
@@ -64,7 +64,7 @@ class Text:
         self.block, self._begun = name, len(self.lines)
 
     def go_on(self, other: Text) -> None:
-        """Go on where another text is, with names that it has not used."""
+        """Continue where another text is, with names that it has not used."""
         self.lines, self.block, self._begun, self._count = other.lines, other.block, other._begun, other._count
 
     @property
@@ -74,7 +74,7 @@ class Text:
 
 
 class Writer(Text):
-    """Writes a program's code, an operation at a time, by `rows`: what writes each operation of the table."""
+    """Writes a program's code one operation at a time; `rows` has the function that writes each kind of operation."""
 
     def __init__(self, code: Code, types: Types, rows: Mapping[str, Row], templates: Mapping[str, list[str]]):
         super().__init__()
@@ -83,16 +83,16 @@ class Writer(Text):
         self.names: dict[Expr, str] = {}
         self.late = self._late()
         self.active_sets: dict[Expr, ActiveSet] = {}
-        self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
+        self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots
         self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by what they are
+        self.constants: dict[object, str] = {}  # names of tables, by their contents
         self.arrays: list[str] = []  # in the thread's own memory
         self.moved: Moved | None = None  # in a queue
-        self.gpu: Gpu | None = None  # that has a thread for each world
-        self.common: set[Region] = set()  # to which all threads of a block come that are worlds
+        self.gpu: Gpu | None = None  # if each world is a thread
+        self.common: set[Region] = set()  # regions that every thread with a world reaches
         self.in_list_order: set[Expr] = set()  # arrays, see `list_order`
-        self.positions: dict[object, str] = {}  # in its list, of the number that a loop is at
-        self.longest = 0  # lines of a block, from which it is cut; 0: none is
+        self.positions: dict[object, str] = {}  # by a loop's number: its position in the list
+        self.longest = 0  # lines of a block after which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:
         if type(x) is not Expr:
@@ -102,9 +102,9 @@ class Writer(Text):
         return self.names[x]
 
     def _late(self) -> set[Expr]:
-        """Numbers that the lanes of a vector share: read anew where they are used, they are cheaper than as vectors.
+        """Find numbers that lanes share: loading them anew at each use is cheaper than keeping them as vectors.
 
-        Not those that a block or loop begins with, which have to be there before it.
+        Those that a block or loop begins with are not among them: they have to be there before it.
         """
         shared = {k for k, b in enumerate(self.program.buffers) if b.share > 1 and self.types.lanes > 1}
         found = {e for e in self.live if e.op == "load" and e.attr[0] in shared}
@@ -112,7 +112,7 @@ class Writer(Text):
         return found.difference(x for x in begun if type(x) is Expr) if found else found
 
     def moved_for(self, array: Expr) -> Moved | None:
-        """Return where lanes find the array of a world that they work for; None if it is their own."""
+        """Return where lanes find an array of the worlds that they work for; None if each works for its own."""
         if self.moved is None:
             return None
         region: Region | None = array_of(array).region
@@ -126,7 +126,7 @@ class Writer(Text):
         return name
 
     def operation(self, op: str, *args: str) -> str:
-        """Write the lines of `TEMPLATES`, and return the name of what they give."""
+        """Write the lines of an operation's template, and return the name of its result."""
         r = self.fresh()
         *before, last = self.templates[op]
         for i, line in enumerate(before):
@@ -143,7 +143,7 @@ class Writer(Text):
                 self.rows[e.op](self, e)
 
     def _cut(self) -> None:
-        """Begin a new block: LLVM takes the longer for a line, the longer its block is."""
+        """Begin a new block: the longer a block, the longer LLVM takes for each of its lines."""
         following = self.fresh("cut")[1:]
         self.put(f"br i1 %go, label %{following}, label %gone")
         self.label(following)

@@ -1,4 +1,4 @@
-"""The text of a function that a block of a GPU's threads runs together, and what of memory its steps touch."""
+"""The text of a function that a block of a GPU's threads runs together, and the memory that its steps touch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FOUR = 4  # numbers that a thread loads or stores at once
 class Stretch:
     """Numbers of a memory from `first` to before `last`, moved on by the indices of `at`.
 
-    Where each thread has its own columns of a matrix, `columns` says in which rows of memory: how long these are, and
-    where in them the first column is.
+    If each thread has its own columns of a matrix, `columns` says how long its rows are in memory, and where in them
+    the first column is.
     """
 
     memory: str
@@ -28,9 +28,9 @@ class Stretch:
     columns: tuple[int, int] | None = None
 
     def meets(self, other: Stretch, index: str = "") -> bool:
-        """Return whether one thread may touch a number of this which is another thread's in the other.
+        """Return whether one thread may touch a number here that another thread touches in the other stretch.
 
-        With an `index` they are touched in different turns of its loop.
+        With an `index`, they do so in different turns of the loop with this index.
         """
         if self.memory != other.memory or (self.columns and self.columns == other.columns):
             return False
@@ -42,7 +42,9 @@ class Stretch:
 
 
 def stretch(m: Matrix, worlds: int = 0) -> Stretch:
-    """Return what is touched of a matrix, to the end of the last four numbers; by a thread for each world, if any."""
+    """Return the stretch that a matrix covers, to the end of its last four numbers. worlds: if not 0, each column is
+    touched by its own world's thread.
+    """
     last = m.offset + (m.rows - 1) * m.row + (m.columns - 1) * m.column
     own = m.column == 1 and 0 < worlds <= m.row and all(by % m.row == 0 for _, by in m.at)
     return Stretch(m.memory, m.at, m.offset, (last // FOUR + 1) * FOUR, (m.row, m.offset % m.row) if own else None)
@@ -71,7 +73,7 @@ def turns_are_apart(loop: Loop) -> bool:
 
 
 class BlockText(MatrixText):
-    """The lines of a function of a block. `%thread` is a thread's number in it, of 32 bits."""
+    """The lines of a function that a block of threads runs. `%thread` is a thread's number in the block, of 32 bits."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -84,14 +86,14 @@ class BlockText(MatrixText):
         self.reads, self.writes = [], []
 
     def begin(self, step: Step) -> None:
-        """Make the threads wait for what a step reads, and for who still reads what it writes."""
+        """Make the threads wait until all that a step reads is written, and nobody uses what it writes any more."""
         self.wait_for(step)
         reads, writes = touched(step)
         self.reads += reads
         self.writes += writes
 
     def wait_for(self, *steps: Step) -> None:
-        """Make them wait now, for what follows."""
+        """Make the threads wait now, if one of these steps needs it, which follow later."""
         for reads, writes in map(touched, steps):
             if any(a.meets(b) for a in reads for b in self.writes) or any(
                 a.meets(b) for a in writes for b in [*self.reads, *self.writes]
@@ -100,7 +102,7 @@ class BlockText(MatrixText):
 
     @contextmanager
     def each(self, count: int) -> Iterator[str]:
-        """Write what is done for each number below `count`, by one thread each, and give its name, of 32 bits."""
+        """Write what one thread does for each number below `count`; yield the number's name, of 32 bits."""
         if count <= THREADS:
             with self.when(f"icmp ult i32 %thread, {count}" if count < THREADS else None):
                 yield "%thread"
@@ -147,7 +149,7 @@ class BlockText(MatrixText):
         return index if index == "0" else self.assign(f"zext i32 {index} to i64")
 
     def within(self, index: str, size: int, count: int) -> list[str]:
-        """Write the numbers (64 bits) of `size` things from index * size on; of the last of `count` those beyond it."""
+        """Write the numbers (64 bits) of `size` things from index * size on, each limited to `count` - 1."""
         first = index if size == 1 else self.assign(f"mul i32 {index}, {size}")
         numbers = [first if k == 0 else self.assign(f"add i32 {first}, {k}") for k in range(size)]
         if count % size:
@@ -155,7 +157,7 @@ class BlockText(MatrixText):
         return [self.wide(x) for x in numbers]
 
     def several(self, at: str, count: int = FOUR) -> list[str]:
-        """Write the load of four neighbours, or two, whose first one stands at a multiple of their bytes."""
+        """Write the load of four neighbours, or two, at an address that is a multiple of their size together."""
         x = self.assign(f"load <{count} x float>, ptr {at}, align {4 * count}")
         return [self.assign(f"extractelement <{count} x float> {x}, i32 {k}") for k in range(count)]
 
@@ -168,6 +170,6 @@ class BlockText(MatrixText):
 
 
 def in_fours(m: Matrix) -> bool:
-    """Return whether the neighbours in each row, or in each column if they are neighbours, come in whole fours."""
+    """Return whether a matrix's rows (or its columns, if their entries are neighbours) begin at multiples of four."""
     step = m.row if m.column == 1 else m.column
     return 1 in (m.row, m.column) and all(n % FOUR == 0 for n in (m.offset, step, *(by for _, by in m.at)))

@@ -1,8 +1,8 @@
 """From a plan to LLVM IR for NVIDIA's GPUs: a turn of a phase is a block of threads, which share out each step.
 
-The threads of a block wait for each other only between steps that need it. Each result is one thread's, and a chain of
-operations in the order in which the CPU's kernel has them: so, of a plan made for vectors of 16 numbers, the bits are
-those of a processor with such vectors.
+The threads of a block wait for each other only between steps that need it. Each result is computed by one thread, as a
+chain of operations in the order of the CPU's kernel. So a plan made for vectors of 16 numbers gives the same bits as on
+a processor with such vectors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .render import TYPES
 from .reuse import packed
 from .steps import Apply, Call, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
 
-LANES = 16  # partial sums of a row, as of a CPU with such vectors
+LANES = 16  # partial sums of a row, as on a CPU with vectors of 16 numbers
 ATTRIBUTES = f'nounwind "nvvm.maxntid"="{THREADS}" "nvvm.maxnreg"="128"'  # so that two blocks fit
 
 
@@ -36,10 +36,10 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """The phases of one launch: the IR of its kernel, how many blocks it has, and the numbers that each has of its own.
+    """The phases of one launch: the IR of its kernel, how many blocks it has, and how many numbers each has of its own.
 
-    These are in `shared` bytes of shared memory; where that is 0, in memory for all blocks, one after the other.
-    The kernel's arguments are pointers to the plan's memories in order, and the number of the round.
+    These are in `shared` bytes of shared memory. If that is 0, they are in a memory for all blocks, one block's after
+    the other's. The kernel's arguments are pointers to the plan's memories in order, and the number of the round.
     """
 
     ir: str
@@ -49,7 +49,7 @@ class Grid:
 
 
 def launches(plan: Plan) -> list[tuple[Phase, ...]]:
-    """Return the phases of each launch: those without a wait after them go with the next one."""
+    """Return the phases of each launch: a phase without a wait after it goes with the next one."""
     found, some = [], []
     for phase in plan.phases:
         some.append(phase)
@@ -60,7 +60,7 @@ def launches(plan: Plan) -> list[tuple[Phase, ...]]:
 
 
 def own_numbers(phases: Sequence[Phase], memories: Sequence[Memory]) -> int:
-    """Return how many numbers a block of these phases needs in the memory that each has of its own."""
+    """Return how many numbers a block of any of these phases needs in its own memory."""
     names = {m.name for m in memories if m.each}
 
     def most(steps: Sequence[Step], counts: Mapping[str, int]) -> int:
@@ -83,7 +83,7 @@ def own_numbers(phases: Sequence[Phase], memories: Sequence[Memory]) -> int:
 def render(plan: Plan, shared: int) -> list[Grid]:
     """Return the launches of a plan. A block's own memory is shared memory if these `shared` bytes are enough.
 
-    Raises ValueError for a plan with steps that are the CPU's alone, and for one with more than one such memory.
+    Raises ValueError for a plan with steps that only the CPU has, and for one with more than one memory of blocks' own.
     """
     if any(m.type == "p" for m in plan.memories) or sum(m.each > 0 for m in plan.memories) > 1:
         raise ValueError(f"the plan {plan.name!r} is not for GPUs")
@@ -169,7 +169,7 @@ def _start(text: BlockText, m: Matrix, memory: Held, indices: Mapping[str, str])
 
 
 def apply(text: BlockText, step: Apply, pointers: Sequence[str]) -> None:
-    """Write a program's code, a thread a world; buffer k is the k-th matrix."""
+    """Write a program's code, with one thread per world; buffer k is the k-th matrix."""
     with text.each(step.worlds) as item:
         world = text.wide(item)
 
@@ -195,10 +195,10 @@ def apply(text: BlockText, step: Apply, pointers: Sequence[str]) -> None:
 
 
 def transpose(text: BlockText, step: Transpose, pointers: Sequence[str]) -> None:
-    """Write a transpose, a square of 4 x 4 a thread.
+    """Write a transpose, one square of 4 x 4 per thread.
 
-    Neighbours among threads take squares of other rows and other columns: in shared memory those of one row, or of one
-    column, would stand in the same banks.
+    Neighbouring threads take squares of different rows and different columns: in shared memory, squares of one row or
+    of one column would stand in the same banks.
     """
     out, x = step.out, step.x
     if not (in_fours(out) and in_fours(x)):
@@ -217,13 +217,13 @@ def transpose(text: BlockText, step: Transpose, pointers: Sequence[str]) -> None
 
 
 def row_sums(text: BlockText, step: RowSums, pointers: Sequence[str]) -> None:
-    """Write the sums of rows, each by 16 threads, which then add up theirs by halves."""
+    """Write the sums of rows, each by 16 threads, whose partial sums are then added up by halves."""
     out, x = step.out, step.x
     if x.columns % LANES:
         raise ValueError(f"rows of {x.columns} numbers have no sums of {LANES} lanes")
     vectors, at_once = x.columns // LANES, THREADS // LANES
     for first in range(0, x.rows, at_once):
-        rows = min(at_once, x.rows - first)  # threads of no row do as those of the last one: all have to take part
+        rows = min(at_once, x.rows - first)  # threads without a row repeat the last one: all have to take part
         number, lane = text.split("%thread", LANES)
         row = number if rows == at_once else text.assign(f"call i32 @llvm.umin.i32(i32 {number}, i32 {rows - 1})")
         at = text.at(pointers[1], (text.wide(row), x.row), (text.wide(lane), 1), (first, x.row))

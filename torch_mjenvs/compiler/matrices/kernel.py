@@ -34,7 +34,7 @@ def can_build() -> bool:
 
 
 def why_no_bfloat16(target: cpu.Target | None = None) -> str | None:
-    """Return why products of bfloat16 would bring nothing on this processor; None if they do.
+    """Return why products of bfloat16 would gain nothing on this processor; None if they do gain.
 
     Intel's processors do them by AMX; without it their AVX512-BF16 takes twice as long as products of float32. AMD's is
     twice as fast.
@@ -55,7 +55,7 @@ def _has_tiles(target: cpu.Target) -> bool:
 
 @functools.cache
 def _tiles_allowed() -> bool:
-    """Ask Linux to let this process use AMX, whose registers it does not keep for who has not asked; say if it does."""
+    """Ask Linux to let this process use AMX (it saves AMX's registers only on request); return whether it does."""
     if sys.platform != "linux":
         return False
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -64,7 +64,7 @@ def _tiles_allowed() -> bool:
 
 
 def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
-    """Return the kernel of a plan, for this processor or as the target says. Code kept on disk is not made again."""
+    """Return the kernel of a plan, for this processor or for the target. Code kept on disk is not made again."""
     target = target or cpu.host()
     back = cpu.back_end(target)
     ir = assembly(plan, target)
@@ -79,7 +79,7 @@ def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
 def assembly(plan: Plan, target: cpu.Target) -> str:
     """Return the whole module of a plan as LLVM IR.
 
-    Raises ValueError if the plan has products of bfloat16, and the target none.
+    Raises ValueError if the plan has products of bfloat16 and the target has no instructions for them.
     """
     pairs = any(m.type == "p" for m in plan.memories)
     if pairs and not _has(target, "avx512bf16"):
@@ -105,7 +105,7 @@ class Kernel:
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases this many times over these tensors: what `Launch` does, once."""
+        """Do the plan's phases this many times over these tensors, by a `Launch` that is used once."""
         Launch(self, tensors)(rounds, threads, turns)
 
 
@@ -113,7 +113,7 @@ class Launch:
     """A kernel and the tensors that it runs over."""
 
     def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
-        """Take a tensor for each memory by name, which keeps its place.
+        """Take a tensor for each memory by name. The tensors must keep their addresses.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """

@@ -9,7 +9,7 @@ ROWS = 12  # of a block, at most
 
 
 def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = False) -> None:
-    """Write a product, of pairs of bfloat16 where that is said.
+    """Write a product; of pairs of bfloat16 if `pairs` is True.
 
     Blocks are as large as this many vector registers allow: 24 of 32 hold sums, or 12 of 16.
     """

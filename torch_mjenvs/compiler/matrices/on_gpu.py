@@ -42,7 +42,7 @@ class Kernel:
             if grid.shared:
                 self.codes[-1].allow_shared(grid.shared)
         self.aligned = set[str]().union(*(_in_fours(phase.steps) for phase in plan.phases))
-        self.own = torch.zeros(max(map(_own_numbers, self.grids)), device=device)  # of blocks whose own is not shared
+        self.own = torch.zeros(max(map(_own_numbers, self.grids)), device=device)  # for blocks' own, if not shared
 
 
 def _in_fours(steps: Sequence[Step]) -> set[str]:

@@ -1,7 +1,7 @@
 """Products of bfloat16: how numbers are rounded and paired, and the product by AMX, a processor's unit for matrices.
 
-AMX has eight registers, tiles of 16 rows of 64 bytes. Its product of two tiles adds up, for 16 x 16 results in float32,
-16 products of pairs each.
+AMX has eight registers, tiles of 16 rows of 64 bytes. Its product of two tiles has 16 x 16 results in float32, to each
+of which it adds 16 products of pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from .text import MatrixText
 
 TILE = 16  # rows of a tile, and numbers of 32 bits in each
 
-# Eight i64 of a configuration: the first palette; for each tile 64 bytes in a row (16 bits each); and 16 rows (8 bits).
+# A configuration as eight i64: the first palette; for each tile, 64 bytes per row (16 bits each) and 16 rows (8 bits
+# each).
 CONFIGURATION = (1, 0, 0x0040_0040_0040_0040, 0x0040_0040_0040_0040, 0, 0, 0x1010_1010_1010_1010, 0)
 
 
@@ -38,7 +39,7 @@ def multiply_tiles(text: MatrixText, step: Multiply) -> None:
                 rows, columns = ((top, TILE), (down, height * TILE)), ((left, TILE), (right, width * TILE))
 
                 def place(pointer: str, row: int, column: int) -> str:
-                    """Write where the block begins in a matrix in which a row, or a column, moves on by so much."""
+                    """Write the block's address in a matrix with rows `row` and columns `column` numbers apart."""
                     ways = [(n, size * row) for n, size in rows] + [(n, size * column) for n, size in columns]  # noqa: B023
                     return text.at(pointer, *ways)
 
@@ -132,7 +133,7 @@ def _transposed(text: MatrixText, step: Pairs) -> None:
 
 
 def regroup(text: MatrixText, step: Regroup) -> None:
-    """Write the pairing of columns that were paired by rows: a vector of two rows at a time."""
+    """Write the regrouping of pairs along rows into pairs along columns: a vector of two rows at a time."""
     lanes = text.lanes
     whole, more = divmod(step.out.row, 2 * lanes)
     with text.loop(step.out.rows) as i:
@@ -160,6 +161,6 @@ def _packed(text: MatrixText, at: str, many: int) -> str:
 
 
 def _blocks(total: int, size: int) -> list[tuple[int, int, int]]:
-    """List blocks of a size, and what is left: (where the first one starts, its size, how many there are)."""
+    """List blocks of a size, and one of what is left: (where the first one starts, its size, how many there are)."""
     whole, few = divmod(total, size)
     return [(0, size, whole)] * (whole > 0) + [(whole * size, few, 1)] * (few > 0)

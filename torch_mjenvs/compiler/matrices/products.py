@@ -72,7 +72,7 @@ def _row(text: BlockText, at: str, columns: Sequence[str], left: str, wide: bool
 def _store(
     text: BlockText, step: Multiply, sums: Sequence[str], end: str, right: str, left: str, some: str | None
 ) -> None:
-    """Write the store of a row's results where its number is below the rows, and theirs below the columns."""
+    """Write the store of a row's results: only if the row exists, and only those whose columns exist."""
     whole, few = divmod(step.out.columns, FOUR)
     at = text.at(end, (left, 1))
     if whole:

@@ -1,6 +1,6 @@
 """From a plan to LLVM IR: a function for each kind of step, and `@kernel`, which calls them phase by phase.
 
-The job that a thread is given is numbers of 64 bits, `FIELDS` in order.
+The job that a thread is given is a list of 64-bit numbers, `FIELDS` in order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Pl
 from .text import MatrixText
 
 TYPES = {"f": "float", "l": "i64", "p": "i32"}
-One = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply  # what a function does
+One = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply  # the steps that are functions
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
-    "turns",  # of phases that leave it open
-    "number",  # a function that tells a thread which of them it is; this and what follows are null where there is one
+    "turns",  # how many turns phases have that leave it open
+    "number",  # a function that tells a thread its number; null, like the next two, if there is one thread
     "size",  # a function that tells how many threads there are
     "barrier",  # a function that returns when all threads have called it
 )
@@ -63,7 +63,7 @@ known:
 def render(plan: Plan, lanes: int, registers: int, triple: str, tiles: bool = False) -> str:
     """Return the IR of a plan for a processor with this many vector `registers` of `lanes` numbers.
 
-    Products of bfloat16 are by AMX where `tiles` is True, else by AVX512-BF16.
+    Products of bfloat16 use AMX if `tiles` is True, else AVX512-BF16.
     """
     return _Module(plan, lanes, registers, triple, tiles).text()
 
@@ -73,7 +73,7 @@ class _Module:
         self.plan, self.lanes, self.registers, self.triple = plan, lanes, registers, triple
         self.types = {m.name: m.type for m in plan.memories}
         self.tiles = tiles and "p" in self.types.values()
-        self.functions: dict[str, str] = {}  # names of functions, by what follows the name
+        self.functions: dict[str, str] = {}  # names of functions, by the text that follows the name
         self.tables: dict[str, str] = {}
 
     def text(self) -> str:
@@ -107,7 +107,7 @@ class _Module:
         return "\n".join([f'target triple = "{self.triple}"', *functions, *kernel, ""])
 
     def _phase(self, text: MatrixText, phase: Phase, memories: Mapping[str, str]) -> None:
-        """Write a loop over every so-manyth turn from the thread's number on, then the wait for the others, if any."""
+        """Write a loop over a thread's turns, from its number on in steps of %threads; then any wait for the others."""
         head, body, done, wait, on = text.fresh_labels("phase", "turn", "done", "wait", "on")
         before, index, following = text.block, text.fresh("p"), text.fresh("q")
         text.put(f"br label %{head}")
@@ -153,7 +153,7 @@ class _Module:
         return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
     def _function(self, step: One) -> str:
-        """Return the name of the function that does a step. Steps that differ in their places alone share one."""
+        """Return the name of the function that does a step. Steps that differ only in their places share one."""
         arguments = ", ".join(f"ptr %p{k}" for k in range(len(step.matrices)))
         rest = f"({arguments}) {TILE} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
         return self.functions.setdefault(rest, f"@step{len(self.functions)}")

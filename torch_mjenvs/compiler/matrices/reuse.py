@@ -1,7 +1,7 @@
 """Allocates the shared memory of a GPU's block: matrices take the places of others that are no longer needed.
 
 A matrix lives from the step that first touches it to the last one. In a loop it lives through all turns, unless each
-turn begins by writing it and nothing else touches it: a turn then hands nothing on to the next one.
+turn begins by writing it and nothing outside the loop touches it: then no turn hands anything on to the next.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from .block_text import Stretch, touched
 from .steps import Apply, Call, Loop, Matrix, Phase, Step
 
-LATER = 2  # steps for which a place stays taken: so what follows each other does not have to wait for it
-ALIGNED = 16  # numbers to whose multiples places move
+LATER = 2  # steps for which a place stays taken after its last use: the next steps then need not wait for it
+ALIGNED = 16  # places begin at multiples of this many numbers
 
 
 @dataclass
 class Place:
-    """What overlapping matrices take: from `first` to before `last`, by the numbers of the steps that touch it.
+    """The place that overlapping matrices take together, from `first` to before `last`.
 
-    `reads` says of each of these whether the step reads it before it writes it.
+    `reads` has the numbers of the steps that touch it, and whether each step reads it before it writes it.
     """
 
     first: int
@@ -68,7 +68,7 @@ def _whole(x: Stretch, counts: Mapping[str, int]) -> Stretch:
 
 
 def _loops(steps: Sequence[Step], start: int) -> Iterator[tuple[int, int]]:
-    """Yield of each loop of several turns the number of its first step and of the one after its last; inner first."""
+    """Yield, for each loop of several turns, its first step's number and the one after its last; inner loops first."""
     for step in steps:
         if isinstance(step, Loop):
             size = sum(1 for _ in _leaves(step.steps, {}))
@@ -81,7 +81,7 @@ def _loops(steps: Sequence[Step], start: int) -> Iterator[tuple[int, int]]:
 
 
 def _places(leaves: Sequence[tuple[list[Stretch], list[Stretch]]], memory: str) -> list[Place]:
-    """Find what overlapping matrices take in a memory."""
+    """Find the places that overlapping matrices take in a memory."""
     every = sorted((x.first, x.last) for reads, writes in leaves for x in [*reads, *writes] if x.memory == memory)
     places: list[Place] = []
     for first, last in every:
@@ -102,7 +102,7 @@ def _within(x: Stretch, memory: str, place: Place) -> bool:
 
 
 def _pack(places: Sequence[Place]) -> None:
-    """Move places as far to the front as those allow that live at the same time, large ones first."""
+    """Move places as far to the front as those that live at the same time allow, large ones first."""
     done: list[Place] = []
     for place in sorted(places, key=lambda x: x.first - x.last):
         size, at = place.last - place.first, 0

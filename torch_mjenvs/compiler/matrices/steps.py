@@ -27,8 +27,8 @@ class Memory:
 class Matrix:
     """A matrix in a memory: entry (i, j) stands `offset + i * row + j * column` numbers after its start.
 
-    `at` has pairs of a loop's index and the numbers by which each turn moves the matrix on; besides the indices of
-    loops there is "round". With `column` 0 all entries of a row are one number.
+    `at` has pairs (a loop's index, by how many numbers each turn moves the matrix on); besides the indices of loops
+    there is "round". With `column` 0 all entries of a row are one number.
 
     The memory of a matrix that is written, or read by rows, reaches to the end of the last vector of each row.
     """
@@ -64,13 +64,13 @@ class _Step:
 class Multiply(_Step):
     """out = start + a b, of shapes (I, K) and (K, J).
 
-    `start` is None for zeros, a matrix (I, 1), which counts for every column, or `out` itself. The entries of a row of
+    `start` is None for zeros, a matrix (I, 1), which is used for every column, or `out` itself. The entries of a row of
     `b` and `out` are neighbours; those of `a` may be anywhere, as in a transposed matrix.
 
     Where `a` and `b` are of pairs of bfloat16, the product of two entries is the sum of the products of their first and
     of their second numbers; sums are float32. Then the entries of a row of `a` are neighbours, too; rows and columns of
-    all three reach to whole blocks of 16, with zeros in what `a` and `b` share; and each entry of `start` stands before
-    15 copies of it.
+    all three reach to whole blocks of 16, with zeros in the dimension that `a` and `b` share; and each entry of `start`
+    is followed by 15 copies of it.
     """
 
     out: Matrix
@@ -98,9 +98,9 @@ class Transpose(_Step):
 class Pairs(_Step):
     """Round to bfloat16: entry (i, j) of `out`, a matrix of pairs, is entries (2i, j) and (2i + 1, j) of x.
 
-    A last row that is alone is paired with zeros. The entries of a row of `out` and of x are neighbours, or those of a
-    column are, as in transposed matrices; not rows of x and columns of `out`. Rows of `out` reach to whole vectors, and
-    get zeros there.
+    A last row that is alone is paired with zeros. In `out` and in x, the entries of a row are neighbours, or those of a
+    column, as in transposed matrices; but not those of a row in x and of a column in `out`. Rows of `out` reach to
+    whole vectors, and get zeros there.
     """
 
     out: Matrix
@@ -115,8 +115,9 @@ class Pairs(_Step):
 
 @dataclass(frozen=True)
 class Regroup(_Step):
-    """Pair numbers by columns that are paired by rows: at (i, j), x has the entries (i, 2j) and (i, 2j + 1) of some
-    matrix, and `out` gets (2i, j) and (2i + 1, j). x has an even number of rows, and zeros beyond its columns.
+    """Regroup pairs along rows into pairs along columns: at (i, j), x has the entries (i, 2j) and (i, 2j + 1) of some
+    matrix, and `out` gets the entries (2i, j) and (2i + 1, j). x has an even number of rows, and zeros beyond its
+    columns.
     """
 
     out: Matrix
@@ -151,7 +152,8 @@ class Gather(_Step):
 class Apply:
     """Run a program of scalars: its worlds are the columns of the matrices, its buffers' columns are their rows.
 
-    `matrices` are those of the program's buffers, in order. So many worlds are done as fill whole vectors.
+    `matrices` are those of the program's buffers, in order. Whole vectors of worlds are done, so there may be more than
+    `worlds`.
     """
 
     program: Program
@@ -166,8 +168,8 @@ class Apply:
 
 @dataclass(frozen=True)
 class Call:
-    """Call a function with one argument. `what`, of int64, is the address of the function, and next that of what it
-    is given.
+    """Call a function with one argument. `what`, of int64, holds the address of the function, and next that of its
+    argument.
     """
 
     what: Matrix
@@ -187,11 +189,11 @@ Step = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply | Call 
 
 @dataclass(frozen=True)
 class Phase:
-    """A loop whose turns are shared out among the threads: of so many, every so-manyth turn is a thread's.
+    """A loop whose turns are shared out among the threads: each of n threads does every n-th turn.
 
-    `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
-    thread's own begins it, where nobody is to `wait`, when it has done its turns. On a GPU a turn is a block of
-    threads, and a phase without a wait after it is in one launch with the next.
+    `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done;
+    without `wait`, each thread begins it when its own turns are done. On a GPU a turn is a block of threads, and a
+    phase without a wait is in one launch with the next.
     """
 
     index: str
@@ -204,7 +206,7 @@ class Phase:
 class Plan:
     """The plan of a kernel: a launch does the phases in order, for as many rounds as it is asked for.
 
-    Each turn of a phase writes what is its own, so the results do not depend on the number of threads.
+    Each turn of a phase writes only numbers of its own, so the results do not depend on the number of threads.
     """
 
     name: str
@@ -213,7 +215,7 @@ class Plan:
 
 
 def even(total: int, most: int) -> list[int]:
-    """Split a number into as few parts as do not exceed `most`, as equal as can be, the larger ones first."""
+    """Split a number into the fewest parts that do not exceed `most`, as equal as can be, the larger ones first."""
     parts = -(-total // most)
     small, larger = divmod(total, parts)
     return [small + 1] * larger + [small] * (parts - larger)

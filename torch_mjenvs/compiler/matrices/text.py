@@ -72,7 +72,7 @@ class MatrixText(Text):
         return self.assign(f"getelementptr {of}, ptr {pointer}, i64 {constant}") if constant else pointer
 
     def load(self, at: str, few: int = 0) -> str:
-        """Write the load of a vector; of its first few numbers only, and zeros, where that is not 0."""
+        """Write the load of a vector; if `few` is not 0, of its first few numbers only, with zeros after them."""
         if few == 0:
             return self.assign(f"load {self.vector}, ptr {at}, align 4")
         name = f"@llvm.masked.load.{self.suffix}.p0"
@@ -81,7 +81,7 @@ class MatrixText(Text):
         )
 
     def store(self, x: str, at: str, few: int = 0) -> None:
-        """Write the store of a vector; of its first few numbers only, where that is not 0."""
+        """Write the store of a vector; if `few` is not 0, of its first few numbers only."""
         if few == 0:
             self.put(f"store {self.vector} {x}, ptr {at}, align 4")
         else:
@@ -118,7 +118,7 @@ class MatrixText(Text):
         return self._rounded(a, b, range(2 * self.lanes))
 
     def zipped(self, a: str, b: str, half: int) -> str:
-        """Write a vector of pairs: of the bfloat16 in one half of a, each with the one in its place in b."""
+        """Write a vector of pairs: each bfloat16 in one half of a, with the one in the same place in b."""
         both = f"<{2 * self.lanes} x i16>"
         a, b = (self.assign(f"bitcast {self.vector} {x} to {both}") for x in (a, b))
         chosen = ", ".join(f"i32 {half * self.lanes + k // 2 + k % 2 * 2 * self.lanes}" for k in range(2 * self.lanes))

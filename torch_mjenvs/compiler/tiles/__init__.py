@@ -1,8 +1,8 @@
 """Large symmetric matrices in tiles of 4 x 4, by loops whose code does not grow with them.
 
-Written out, to factor a full matrix of 60 rows is 36,000 products. They take seconds to compile, and run only as fast
-as a core reads code from memory. A loop over tiles keeps the 16 sums of a tile in registers while it goes through the
-products, and does two of these for each number that it reads.
+Written out, the factorisation of a full matrix of 60 rows is 36,000 products. They take seconds to compile, and run
+only as fast as a core reads code from memory. A loop over tiles keeps the 16 sums of a tile in registers while it goes
+through the products, and does two products for each number that it reads.
 
     blocks    of rows: which tiles a matrix and its factor have, and when tiles pay
     parts     tiles in arrays, and those that loops add to

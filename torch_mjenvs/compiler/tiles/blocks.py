@@ -14,7 +14,7 @@ from ..scalar import Scalar
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
 # When tiles pay, in products. Fitted to chains, heaps and trees that were timed in turns.
 MUCH_CODE = 30_000  # written out, this many take twice the time of as many in a loop: the core waits for code
-LOOPS, STORE = 1_000, 4  # loops around tiles, and an entry that the code around has to put into them
+LOOPS, STORE = 1_000, 4  # the cost of loops around tiles, and of an entry that the code around puts into them
 ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
 Columns = Collection[int]
@@ -23,10 +23,10 @@ ZEROS: list[Scalar] = [0.0 for _ in range(SIDE * SIDE)]
 
 
 def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) -> bool:
-    """Return whether a matrix is to be kept in tiles: one of a kernel, whose factors would be too much code.
+    """Return whether to keep a matrix in tiles: if it is one of a kernel, and factoring it would be too much code.
 
-    rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
-    entries there are already, one by one.
+    rows: the columns of the entries of its lower triangle, row by row. values: those that it is made of. stores: how
+    many entries there are already, one by one.
     """
     if is_tracing() and current().derivatives == "reverse":  # these loops have no adjoints
         return False
@@ -63,7 +63,7 @@ def elimination(rows: Sequence[Columns]) -> int:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks of a matrix's rows: of each row its block, and which of it it is."""
+    """The blocks of a matrix's rows: for each row its block, and its number in the block."""
 
     of_row: tuple[tuple[int, int], ...]
     count: int
@@ -78,14 +78,14 @@ class Blocks:
         return Blocks(tuple(found), found[-1][0] + 1)
 
     def cut(self, x: Sequence[Any], fill: Any) -> list[list[Any]]:
-        """Cut what there is for each row into blocks, filled up."""
+        """Cut a list with an entry for each row into blocks, each filled up to SIDE entries."""
         out = [[fill] * SIDE for _ in range(self.count)]
         for (I, i), y in zip(self.of_row, x, strict=True):
             out[I][i] = y
         return out
 
     def joined(self, blocks: Array) -> list[Scalar]:
-        """Return what an array has for each row, a block to a row of it."""
+        """Return the entry for each row, from an array with one block in each row."""
         return [blocks[I, i] for I, i in self.of_row]
 
 
@@ -93,8 +93,8 @@ class Blocks:
 class Pattern:
     """The tiles (I, J), J <= I, of a matrix and its factor that are not zero.
 
-    before: of each block the others in its row. Each block has those `before` that those before it have, so all blocks
-    K in the column of I take part in all tiles of the row of I.
+    before: for each block, the others in its row. These include the `before` of each of them, so all blocks K in the
+    column of I take part in all tiles of the row of I.
     """
 
     blocks: Blocks
@@ -118,7 +118,7 @@ class Pattern:
 
     @property
     def after(self) -> list[list[int]]:
-        """The others in the column of each block."""
+        """For each block, the others in its column."""
         return [[K for K, x in enumerate(self.before) if I in x] for I in range(self.blocks.count)]
 
     @property

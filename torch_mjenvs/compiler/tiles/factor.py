@@ -15,7 +15,7 @@ from ..scalar import Scalar, maximum
 from .blocks import ENTRIES, SIDE, Pattern, Places, Row, Tile, place_of
 from .reach import Fixed, Reach
 
-BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # a tile's diagonal, from the last row on
+BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # below a tile's diagonal, from the last row on
 PIVOTS = SIDE + len(BELOW)
 Lower = dict[tuple[int, int], Scalar]  # the part of L in a tile of the diagonal
 
@@ -24,8 +24,9 @@ Lower = dict[tuple[int, int], Scalar]  # the part of L in a tile of the diagonal
 class TileFactor:
     """The factors of a matrix in tiles.
 
-    reach: the tiles that there are. U: tiles by their `Places`, those below the diagonal filled, and of these those
-    that there are. pivots: of each block the reciprocals of its pivots, and its own part of L (`BELOW` its diagonal).
+    reach: the tiles that there are. U: tiles by their `Places`; only those below the diagonal, and only those that
+    there are, are filled. pivots: for each block, the reciprocals of its pivots, and its own part of L (`BELOW` its
+    diagonal).
     """
 
     pattern: Pattern
@@ -39,7 +40,8 @@ class TileFactor:
     ) -> TileFactor:
         """Factor a matrix.
 
-        tile_at: reads its tiles. diagonal: what is to be added to its diagonal, least: of each pivot, both by block.
+        tile_at: reads its tiles. diagonal: what is to be added to its diagonal. least: the smallest value of each
+        pivot. Both are by block.
         """
         blocks = pattern.blocks.count
         backwards, place = Table(range(blocks - 1, -1, -1)), Places(blocks)
@@ -92,7 +94,7 @@ class TileFactor:
 
     @property
     def L(self) -> list[Row]:
-        """L, without its diagonal, row by row, where all tiles of the pattern are there."""
+        """L without its diagonal, row by row; only for a factor that has all tiles of the pattern."""
         assert isinstance(self.reach, Fixed), "a tile that no world touched is not there to be read"
         rows, of_row = list[Row](), self.pattern.blocks.of_row
         for K, k in of_row:

@@ -20,8 +20,8 @@ from .reach import Fixed, Touched
 class TileMatrix:
     """A large symmetric matrix: tiles in an array, and what is added to them.
 
-    It is read as the rows of its lower triangle, {column: entry}. columns: of each row, in order. diagonal (n), more,
-    rows, and parts are added to what is in `base`.
+    It is read as the rows of its lower triangle, {column: entry}. columns: those of each row, in order. `diagonal` (n),
+    `more` (rows) and `parts` are added to what is in `base`.
     """
 
     blocks: Blocks
@@ -33,7 +33,7 @@ class TileMatrix:
 
     @staticmethod
     def of(rows: Sequence[Row], blocks: Blocks | None = None) -> TileMatrix:
-        """Make one of the rows of its lower triangle."""
+        """Make a matrix from the rows of its lower triangle."""
         blocks = blocks or Blocks.of(rows)
         return TileMatrix(blocks, [[] for _ in rows], None, [0.0] * len(rows), [{} for _ in rows]).plus(rows)
 
@@ -44,7 +44,7 @@ class TileMatrix:
         columns: list[list[int]],
         blocks: Blocks | None = None,
     ) -> TileMatrix:
-        """Make one whose entries are products of vectors: of left[i] and right[j]. columns: those of each row."""
+        """Make a matrix whose entries are products of vectors: of left[i] and right[j]. columns: those of each row."""
         blocks = blocks or Blocks.of(columns)
         pattern, width = Pattern.of(columns, blocks), len(left[0])
         before, row = Lists.of(pattern.before), Part.rows(pattern.tiles, blocks)
@@ -114,9 +114,9 @@ class TileMatrix:
         return TileMatrix(self.blocks, union, self.base, self.diagonal, self.more, (*self.parts, part))
 
     def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
-        """Return the sum of a matrix `of_products` and those of further vectors with the same ones on the right.
+        """Return the sum of this matrix `of_products` and those of more left vectors with the same right ones.
 
-        left: by row. columns: of each row of the sum.
+        left: these vectors, by row. columns: those of each row of the sum.
         """
         if not left:
             return self
@@ -130,7 +130,7 @@ class TileMatrix:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        """Return what tells it from other matrices of a kernel."""
+        """Return a key that tells this matrix from others of a kernel."""
         more = tuple((i, j, x) for i, row in enumerate(self.more) for j, x in sorted(row.items()))
         return self.base and self.base.tiles.held, tuple(self.diagonal), more, *(x.tiles.held for x in self.parts)
 
@@ -140,7 +140,7 @@ class TileMatrix:
         return list(found)
 
     def factor(self, least: Sequence[float]) -> TileFactor:
-        """Factor the matrix, if it is positive definite. least: of each pivot."""
+        """Factor the matrix, which must be positive definite. least: the smallest value of each pivot."""
         found: TileFactor = once(("factor", *self._key, *least), lambda: self._factor(least))
         return found
 
@@ -183,7 +183,7 @@ class TileMatrix:
         return found | {(I, J) for I in blocks for J in range(I + 1) if self.base is not None and self.base.has(I, J)}
 
     def _reader(self) -> Callable[[Any, Any], Tile]:
-        """Return a function that reads a tile in a loop; its diagonal is to be added."""
+        """Return a function that reads a tile in a loop; `diagonal` has still to be added."""
         there: list[Part | Sums] = [*([] if self.base is None else [self.base]), *self.parts]
         if any(self.more) or not there:
             there.append(Part.of(self.more, self.blocks))
@@ -199,7 +199,7 @@ class TileMatrix:
 
 
 def _masks(pattern: Pattern, columns: Sequence[Columns]) -> Table:
-    """Return for each tile, after one that is not there, 1 where it has an entry or nobody reads one, else 0."""
+    """Return, for each tile, 1 where it has an entry or nobody reads one, else 0; the first is for absent tiles."""
     rows = pattern.blocks.cut(range(len(columns)), None)
     there = [set(x) for x in columns]
 

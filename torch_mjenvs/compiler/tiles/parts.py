@@ -14,7 +14,7 @@ from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile, place_of
 
 @dataclass(frozen=True)
 class Part:
-    """Tiles in an array, by a table of the rows in which they lie. Tiles that are not there are 0: row 0.
+    """Tiles in an array, and a table of the rows in which they lie. Row 0, which is zero, is for absent tiles.
 
     left, right: the vectors of which they are products, if they are.
     """
@@ -46,12 +46,12 @@ class Part:
         return bool(self.row.values[place_of(I, J)])
 
     def added(self, place: Any, tile: Tile | None) -> Tile:
-        """Return the sum of a tile, if there is one, and that at one of `Places`."""
+        """Return the sum of the tile at one of `Places` and another tile, if there is one."""
         mine = self.tiles[self.row[place]]
         return list(mine) if tile is None else [x + y for x, y in zip(tile, mine, strict=True)]
 
     def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
-        """Return the entry of a row and a column, each given by its block and which of it it is."""
+        """Return the entry of a row and a column, each given by its block and its number in the block."""
         (I, i), (J, j) = row, column
         found: Scalar = self.tiles[self.row[place_of(I, J)], SIDE * i + j]
         return found
@@ -61,8 +61,8 @@ class Part:
 class Sums:
     """Tiles to which loops add. Most are never touched, and those are neither cleared nor read.
 
-    tiles, row: as of a `Part`. touched: of each row of `tiles`, 1 where a tile has been put there, else 0, and what is
-    there is unspecified.
+    tiles, row: as in a `Part`. touched: for each row of `tiles`, 1 if a tile has been put there; else 0, and the row is
+    unspecified.
     """
 
     tiles: Array
@@ -85,7 +85,7 @@ class Sums:
         self.touched.put(at, 1.0, None)
 
     def added(self, place: Any, tile: Tile | None) -> Tile:
-        """Return the sum of a tile, if there is one, and that at one of `Places`."""
+        """Return the sum of the tile at one of `Places` and another tile, if there is one."""
         at = self.row[place]
 
         def add(old: Tile) -> Tile:
@@ -96,7 +96,7 @@ class Sums:
         return found
 
     def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
-        """Return the entry of a row and a column, each given by its block and which of it it is."""
+        """Return the entry of a row and a column, each given by its block and its number in the block."""
         (I, i), (J, j) = row, column
         return self.get(self.row[place_of(I, J)])[SIDE * i + j]
 

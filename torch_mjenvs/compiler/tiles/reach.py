@@ -1,7 +1,7 @@
 """Lists of the tiles that the loops of a factorisation go through.
 
-Fixed: all that a matrix and its factor may have, as the pattern of its entries says. Or touched: those that are not 0
-in some world of the vector. Where any limb may touch any other the first are many, and the second few.
+`Fixed`: all that a matrix and its factor may have, by the pattern of its entries. `Touched`: those that are not 0 in
+some world of the vector. Where any limb may touch any other, the former are many and the latter few.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reach(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """Of lists in tables, one for each block, that of one of them."""
+    """The list of one block, `of`, from tables that hold a list for each block."""
 
     lists: Lists
     of: Any
@@ -116,7 +116,7 @@ class Fixed:
 class Touched:
     """The tiles that are not 0 in some world of the vector.
 
-    flags: 1 for these, else 0, in a square of rows. below: 1 where a place of it is below the diagonal, else 0.
+    flags: 1 for these, else 0, in the rows of a square of all (I, J). below: 1 for a place below its diagonal, else 0.
     """
 
     flags: Array

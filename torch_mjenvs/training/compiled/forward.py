@@ -50,7 +50,7 @@ class Weights:
         self.launch = Launch(self.kernel, {"theta": self.copy, **self.tensors})
 
     def refresh(self) -> None:
-        """Compute `tensors`, one for each of `memories`, again if torch has counted writes into theta."""
+        """Compute `tensors`, one for each of `memories`, again if theta has been written to, which torch counts."""
         if self.version != self.theta._version:
             self.copy[: len(self.theta)] = self.theta
             self.launch()
@@ -74,10 +74,10 @@ class Networks:
         self.widths = [self.scratch.padded(n) for n in self.outputs]
         self.moments = torch.zeros(2, self.scratch.padded(size))
         self.rounded = Weights(networks, theta) if rounded else None
-        self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # mean and variance, as `moments` has them
+        self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # the mean and variance in `moments`
 
     def steps(self, obs: Matrix, order: Matrix) -> tuple[list[Step], list[Matrix]]:
-        """Return the steps over rows of `obs`, whose numbers are in `order`, and the networks' outputs (o, frames)."""
+        """Return the steps over the rows of `obs` numbered in `order`, and the networks' outputs (o, frames)."""
         scratch, size, frames = self.scratch, self.size, self.scratch.frames
         rows, x = scratch.matrix(frames, size), scratch.matrix(size, frames)
         row = Matrix("own", 1, size, rows.row, offset=rows.offset, at=(("frame", rows.row),))
@@ -100,7 +100,7 @@ class Networks:
         return [*steps, *(step for one in passes for step in one.forward(training=False))], [x.output for x in passes]
 
     def tile(self, names: Sequence[str]) -> list[Step]:
-        """Return the steps over a tile of "obs", whose numbers are in "order", to outputs of these names."""
+        """Return the steps over a tile of rows of "obs", numbered in "order", to outputs of these names."""
         frames = self.scratch.frames
         tile = (("tile", frames),)
         obs, order = Matrix("obs", 1, self.size, self.size), Matrix("order", 1, frames, frames, at=tile)

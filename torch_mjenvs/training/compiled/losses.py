@@ -21,11 +21,12 @@ class Loss:
     value_weight: float
     max_grad_norm: float
     entropy: float = 0.0  # the weight of its bonus
-    value_clip: float = 0.0  # how far a value may move from that of the rollout and be paid for it; 0 is any way
+    value_clip: float = 0.0  # distance from the rollout's value beyond which a move gains nothing; 0: no bound
 
 
 def policy_loss(actions: int, loss: Loss) -> Program:
-    """Record the gradient of -min(r a, clip(r) a) - entropy H of a frame, times its weight, by mean action and log_std.
+    """Record the gradient of -min(r a, clip(r) a) - entropy H of a frame, times its weight, with respect to mean action
+    and log_std.
 
     r is the probability ratio, a the normalised advantage, H the policy's entropy.
     """
@@ -62,10 +63,9 @@ def policy_loss(actions: int, loss: Loss) -> Program:
 
 
 def value_loss(loss: Loss) -> Program:
-    """Record the gradient of value_weight (v - target)² of a frame, times its weight, by the value v.
+    """Record the gradient of value_weight (v - target)² of a frame, times its weight, with respect to the value v.
 
-    With `value_clip` the loss is the larger one of that and of the same with v held to the rollout's value, give or
-    take value_clip.
+    With `value_clip` the loss is the larger one of this and the same with v held to the rollout's value ± value_clip.
     """
     sizes = {"value": 1, "target": 1, "advantage": 1, "weight": 1, "value_grad": 1, "sums": len(VALUE_SUMS)}
 

@@ -43,8 +43,8 @@ class Kernels:
     def __init__(self, what: Minibatch, groups: int, some: bool = False):
         of, learn = Steps(what, lanes()), list[Phase]()
         if of.rounded:
-            # A turn is a thread's, which rounds its own and does not wait: that takes less than fetching what others
-            # rounded.
+            # Each thread has one turn, in which it rounds weights for itself, and does not wait: that takes less time
+            # than fetching what others rounded.
             learn.append(Phase("weights", None, tuple(of.rounded.steps), wait=False))
         learn.append(Phase("group", groups, tuple(of.group(1 if some else what.parts // groups))))
         step = of.step(what.parts if some else groups)

@@ -30,9 +30,9 @@ from .losses import Loss
 from .minibatch import padded_size
 from .steps import POLICY, VALUE, Minibatch, Steps
 
-LANES = 16  # numbers to whose multiples rows reach, as in vectors of the CPU
-FRAMES = 32  # of a tile: by count, 2,048 frames are 128 blocks then, for the 132 multiprocessors of an H100
-PARTS = 128  # sums of gradients of a minibatch, at most; larger ones have several tiles a part
+LANES = 16  # rows reach to multiples of this many numbers, as in vectors of the CPU
+FRAMES = 32  # of a tile: 2,048 frames are then 128 blocks, for the 132 multiprocessors of an H100
+PARTS = 128  # sums of gradients of a minibatch, at most; larger minibatches have several tiles per part
 CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
 
 
@@ -86,7 +86,7 @@ class Update:
         self._take(self.trained, torch.ones_like(theta) if trained is None else trained)
         self.gradients = torch.zeros(total, device=device)
         self.sums = torch.zeros(parts, total, device=device)
-        self.weights = torch.zeros(parts * tiles * FRAMES, device=device)  # of each frame in the mean; 0 of none
+        self.weights = torch.zeros(parts * tiles * FRAMES, device=device)  # of each frame in the mean; 0 for padding
         self.weights[:size] = 1 / size
 
     def _take(self, own: Tensor, x: Tensor) -> None:
@@ -155,7 +155,7 @@ class Update:
 
 
 class _Batch(NamedTuple):
-    """The kernel for some number of observations, and their numbers: those beyond the last are the last."""
+    """The kernel for some number of observations, and the numbers of its rows: beyond the last row, the last again."""
 
     kernel: Kernel
     order: Tensor

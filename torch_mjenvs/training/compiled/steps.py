@@ -60,7 +60,7 @@ class Minibatch:
 
     @property
     def seen(self) -> list[tuple[int, int]]:
-        """Which observations networks see: the first one, and how many; once for networks that see the same."""
+        """The observations that networks see, as (first one, how many); listed once for networks that see the same."""
         return list(dict.fromkeys(network.place for network in self.networks))
 
 
@@ -69,7 +69,7 @@ def flat(m: Matrix) -> Matrix:
     return replace(m, rows=1, columns=m.rows * m.row, row=m.rows * m.row)
 
 
-Turns = tuple[tuple[str, int], ...]  # the number of a part: by how much each turn of some loops raises it
+Turns = tuple[tuple[str, int], ...]  # pairs (a loop's index, by how much each turn raises the number of the part)
 
 
 class Steps:
@@ -110,7 +110,7 @@ class Steps:
         alone = what.tiles == 1
 
         inv_std = scratch.matrix(1, actions)
-        first = what.columns[0] if what.rounded else 0  # of what is gathered in float32
+        first = what.columns[0] if what.rounded else 0  # the first column that is gathered in float32
         rows, x = scratch.matrix(frames, width - first), scratch.matrix(width - first, frames)
         mean_grad, log_std_grad = scratch.matrix(actions, frames), scratch.matrix(actions, frames)
         value_grad, found = scratch.matrix(1, frames), scratch.matrix(len(SUMS), frames)

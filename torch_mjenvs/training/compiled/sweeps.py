@@ -78,7 +78,7 @@ def returns(gamma: float) -> Program:
     """Record a step of the sums of rewards since episodes began: plain, and with earlier rewards discounted.
 
     `whole` and `discounted` are carried, 0 where an episode ended; `return` and `discounted_return` are the sums before
-    that.
+    they become 0.
     """
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:

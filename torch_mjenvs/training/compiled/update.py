@@ -26,7 +26,7 @@ from .losses import Loss
 from .minibatch import Kernels, groups_of, padded_size
 from .steps import CHUNKS, Minibatch
 
-PARTS = 8  # of a minibatch, at most: so many threads have work
+PARTS = 8  # of a minibatch, at most: no more threads than this have work
 
 
 class _Copies:
@@ -50,9 +50,9 @@ class Update:
     """The update of a policy and a value network with parameters `theta`, in place of steps of `optimizer`.
 
     `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
-    `log_std` is the place in theta of the first action's. A minibatch has `size` frames. `trained` has 1 for every
-    parameter, or 0 for one that is not trained; None means 1 for all. With `rounded`, factors of products are bfloat16,
-    and all else is float32.
+    `log_std` is the place in theta of the first action's log_std. A minibatch has `size` frames. `trained` has 1 for
+    every parameter, or 0 for one that is not trained; None means 1 for all. With `rounded`, factors of products are
+    bfloat16, and all else is float32.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Update:
         self.trained = torch.zeros(total)
         _Copies(layout.blocks, torch.ones_like(theta) if trained is None else trained, self.trained).take()
         self.gradients, self.sums = torch.zeros(total), torch.zeros(parts, total)
-        self.weights = torch.zeros(parts * tiles * FRAMES)  # of each frame in the mean; 0 of none
+        self.weights = torch.zeros(parts * tiles * FRAMES)  # of each frame in the mean; 0 for padding
         self.weights[:size] = 1 / size
         group = optimizer.param_groups[0]
         self.minibatch = Minibatch(
@@ -144,8 +144,7 @@ class Update:
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
     def _shared_round(self, kernels: Kernels, tensors: dict[str, Tensor], k: int, threads: int) -> None:
-        """Learn from minibatch k. Sums of other processes' parts are 0 here, so adding all sums rounds nothing.
-        """
+        """Learn from minibatch k. Sums of other processes' parts are 0 here, so adding all sums rounds nothing."""
         of_round = ("advantages", "rates", "squares", "statistics", "order")
         now = tensors | {name: tensors[name][k] for name in of_round}
         first, frames = self.mine.start, self.minibatch.tiles * FRAMES
@@ -190,7 +189,7 @@ class Update:
         numbers, at = held.view(torch.bfloat16), 0
         for first, count in places:
             numbers[:, at : at + count] = frames[:, first : first + count]
-            at += count + count % 2  # beside the last of an odd number stays 0
+            at += count + count % 2  # with an odd count, the place beside the last stays 0
         self.observations = frames, frames._version, held
         return held
 
