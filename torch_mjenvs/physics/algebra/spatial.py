@@ -20,7 +20,7 @@ Vec = Sequence[Scalar]
 
 MINVAL = 1e-15  # mjMINVAL
 MAXVAL = 1e10  # mjMAXVAL
-ROUNDING = 1e-14  # how far from 0 or 1 the rounding of a rotation's entries may take it
+ROUNDING = 1e-14  # how far from 0 or 1 rounding may take an entry of a rotation
 IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 

@@ -1,7 +1,7 @@
-"""Boxes around geoms: a look at whether two may touch at all, far cheaper than to find out where.
+"""Boxes around geoms, which tell whether two may touch at all far more cheaply than a search for where they do.
 
-A table is far from filling its bounding sphere, and so is a link of an arm. Two boxes that a face of either keeps apart
-hold nothing that touches.
+A table is far from filling its bounding sphere, and so is a link of an arm. If a face of one box keeps the two boxes
+apart, the geoms in them do not touch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Box:
 
 
 def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
-    """The boxes around these geoms; none at all where a geom has no end or a size varies from world to world."""
+    """Return the boxes around these geoms; none at all if a geom has no end or a size varies from world to world."""
     found = {geom: _box_around(m, geom) for geom in geoms}
     return {geom: box for geom, box in found.items() if box} if all(found.values()) else {}
 

@@ -92,7 +92,7 @@ class Candidate:
         return self.bounds_meet(gap)
 
     def bounds_meet(self, gap: Scalar = 0.0) -> Mask:
-        """Mask of the worlds where bounding spheres, or that of geom2 and its ground, come within margin and gap."""
+        """Mask of the worlds where bounding spheres, or geom2's sphere and its ground, come within margin and gap."""
         kind = self._model.geom_type[self.pair.geom1]
         if kind == GeomType.PLANE:
             return self._bound_meets_plane(gap)
@@ -147,7 +147,7 @@ class Candidate:
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
     def _as_placed(self, dist: Scalar, spot: list[Scalar]) -> Scalar:
-        """Return the distance at a spot, which changes as that which `place` reads there."""
+        """Return the distance at a spot, with the derivatives of the distance that `place` reads there."""
         collider, (one, two) = collider_of(self._model, self.pair), self._geoms()
 
         def given() -> list[Scalar]:

@@ -19,10 +19,10 @@ from ..model.hfield import Ground
 from .solids import Solids
 
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
-CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
+CROSSING = 1e-5  # share of the radii; a smaller distance of two axes may be float32's rounding, and gives no direction
 NEVER = 1e10  # a distance at which nothing acts
-LEANING = 3e-4  # of two rods' sizes: more than `_nearest` is off where they are parallel, and than rounding
-SLACK = 1e-5  # of what is measured: more than rounding makes of a distance
+LEANING = 3e-4  # share of two rods' sizes: more than the error of `_nearest` if they are parallel, and than rounding
+SLACK = 1e-5  # share of what is measured: more than the rounding of a distance
 
 Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); normal from geom1 to geom2, two tangents
 
@@ -127,8 +127,9 @@ def find_rods(one: Geom, two: Geom) -> Found:
 
 
 def _nearest(one: Geom, two: Geom) -> tuple[list[Scalar], Mask, Scalar, Scalar, Scalar]:
-    """Positions s and t of the nearest points of two segments, and the mask of those that are parallel: there s and t
-    are as near as `LEANING` allows. Then the product of both axes, and theirs with the way between the centres.
+    """Return positions s and t of the nearest points of two segments, and the mask of the worlds where these are
+    parallel: there s and t are right to `LEANING`. Then the product of both axes, and that of each with the way between
+    the centres.
     """
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
@@ -188,10 +189,11 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
-    """The normal apart / |apart|; where that is nothing, the common normal of the axes, and if there is none, x.
+    """Return the normal apart / |apart|; if `apart` is 0, the common normal of the axes; if there is none, x.
 
-    Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
-    below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
+    `apart` is 0 for capsules whose axes lie in one plane, as long as they cross. MuJoCo takes a length below mjMINVAL
+    for 0. Here the limit is `crossing`, below which `apart` has the direction of the common normal anyway if both
+    points are inside of their segments.
     """
     spare = normalize(cross(a1, a2), [1.0, 0.0, 0.0])
     spare = choose(dot(apart, spare) < -MINVAL, scale(spare, -1.0), spare)
@@ -201,8 +203,8 @@ def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> 
 def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
     """Make a frame of a unit normal, with the first tangent nearest to `along`, or else to y or z: mju_makeFrame.
 
-    Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
-    a tangent from its opposite.
+    If the model leaves the first tangent one direction or its opposite, it is a constant: a friction pyramid does not
+    tell a tangent from its opposite.
     """
     if along is None:
         steep = absolute(n[1]) < 0.5

@@ -18,9 +18,9 @@ class ContactParam:
 
     friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
 
-    solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
+    solreffriction: what an elliptic cone uses in place of solref along the axes of friction; (0, 0) means solref.
 
-    adhesion: the force with which each contact pulls, in the gap, too, N.
+    adhesion: the force with which each contact pulls, also in the gap, N.
 
     direct: solref is (-stiffness, -damping) instead of (time constant, damping ratio).
     """

@@ -1,6 +1,6 @@
-"""The shapes that can touch: `SHAPES` has all that is known of one, `COLLIDERS` of two. There is no other place.
+"""The shapes that can touch: `SHAPES` has all that is known of a shape, and `COLLIDERS` all that is of a pair of them.
 
-Keys are mjtGeom, and of pairs in the order of the types.
+Keys are mjtGeom, and for pairs two of them in ascending order.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Shape:
 
     name: in messages. nsize: how many numbers of geom_size it has.
 
-    size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
-    has to be known beforehand.
+    size: the numbers that colliders use, from geom_size in a world and in the model. The latter decides what has to be
+    known beforehand.
 
-    hull: its furthest points, as `convex.Hull` goes by them.
+    hull: the numbers that give `convex.Hull` its furthest points.
 
     surface: points that stand for the surface, in the geom's axes. See `invweight`.
     """
@@ -87,7 +87,7 @@ class Collider:
 
     @property
     def searches(self) -> bool:
-        """True if it finds contacts in loops or blocks, so that `place` says how they change."""
+        """True if it finds contacts in loops or blocks, so that their derivatives come from `place`."""
         return self.many or self.hulls
 
     def found(self, one: Geom, two: Geom, ncon: int) -> Found:

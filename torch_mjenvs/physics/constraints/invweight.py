@@ -19,9 +19,9 @@ _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  #
 
 
 def geom_invweight0(m: Model) -> Floats:
-    """The mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
+    """Return for each geom the mean of J M^-1 J' at qpos0, over points that stand for its surface and over directions.
 
-    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
+    It is 0 for a geom that touches nothing, and for a plane, which has no such points.
     """
     if m not in _kept:
         _kept[m] = _geom_invweight0(m)

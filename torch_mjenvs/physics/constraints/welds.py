@@ -5,8 +5,8 @@ world's axes. A weld has three more, for what is left between the orientations: 
 
     q = conjugate(q2) q1 relpose,    dq/dt = 1/2 conjugate(q2) (w1 - w2) q1 relpose,    each times torquescale.
 
-A row is a line for each body, a spatial vector at the origin of its tree: its product with the motion of the first
-body, less the other's with the motion of the second, is how fast the row's position changes.
+A row has a line for each body, a spatial vector at the origin of the body's tree. The product of the first line with
+the first body's motion, less that of the second line with the second's, is how fast the row's position changes.
 
 Letters: r a point from the origin of its tree; w an angular velocity; q a quaternion.
 """
@@ -106,7 +106,7 @@ class Tie:
         dofs1, dofs2 = (dofs_of(m, body) for body in self.bodies)
         row = {v: dot(line.first, d.odof[v]) for v in dofs1 if v not in dofs2}
         row |= {v: -dot(line.second, d.odof[v]) for v in dofs2 if v not in dofs1}
-        if line.first is not line.second:  # what moves both bodies turns the distance of the points
+        if line.first is not line.second:  # a dof that moves both bodies turns the way between the points
             row |= {v: dot(sub(line.first, line.second), d.odof[v]) for v in dofs1 if v in dofs2}
         return {v: x for v, x in row.items() if not is_zero(x)}
 
@@ -132,7 +132,7 @@ def weld(m: Model, d: Data, i: int) -> Equality:
         row = tie.jacobian(m, d, line)
         y0 = b * row_times(row, d.qvel) + k * imp * line.position + drift
         rows.append(ScalarRow(row, TwoSided(stiffness[line.kind]), y0, wrenches=tie.wrenches(line)))
-    if not any(row.jacobian for row in rows):  # between what nothing moves
+    if not any(row.jacobian for row in rows):  # nothing moves the bodies relative to each other
         return Equality([], False)
     refine: Mask = False
     for bound, D in zip(bounds, stiffness, strict=True):

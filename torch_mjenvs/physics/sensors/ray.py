@@ -1,7 +1,7 @@
 """Rays that meet shapes, and points that are in shapes, for sensors: mju_rayGeom, mju_insideGeom.
 
 A ray goes from the point p along the unit vector v, both in the shape's own axes, and meets it at p + x v, x >= 0.
-What is inside a shape meets it from there. A miss is MISS.
+A ray that starts inside of a shape meets it from within. A miss is MISS.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _nearest(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _plane(size: Vec, p: Vec, v: Vec) -> Scalar:
-    """Rays meet a plane from its front alone; one whose size is 0 is endless."""
+    """Rays meet a plane only from its front; a plane whose size is 0 is endless."""
     ahead = v[2] <= -MINVAL
     x = -p[2] / select(ahead, v[2], -1.0)
     inside: list[Mask] = []

@@ -1,7 +1,7 @@
 """Rays that meet height fields, and the height of a field's surface: mj_rayHfield.
 
-A field is solid: its surface, of two triangles to a cell, its sides below the surface, and its base, a box of its own
-whose top, at z = 0, a ray meets, too, if it comes from within. Rays are as in `ray`.
+A field is solid. It has a surface of two triangles to a cell, sides below the surface, and a base. The base is a box of
+its own, whose top, at z = 0, a ray also meets if it comes from within. Rays are as in `ray`.
 
 x, y, z of the field   column, row of a cell's corner with the least x and y
 """
@@ -52,7 +52,7 @@ def _within(box: tuple[tuple[float, float], ...], p: Vec, v: Vec) -> tuple[Scala
 def _walk(field: HField, p: Vec, v: Vec, start: Scalar, end: Scalar) -> Scalar:
     """The distance at which the ray goes through the surface between `start` and `end`, cell by cell.
 
-    What goes into the solid at the start, or out of it at the end, does so through a side.
+    A ray that goes into the solid at the start, or out of it at the end, does so through a side.
     """
     sizes, counts = field.size[:2], (field.ncol, field.nrow)
     at = [(p[k] + sizes[k]) / field.steps[k] for k in (0, 1)]  # in cells

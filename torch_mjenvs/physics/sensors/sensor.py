@@ -144,7 +144,8 @@ def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
-    """1 where the object is in the site's volume, else 0. A body without mass is where what it carries is."""
+    """Return 1 where the object is in the site's volume, else 0. A body without mass is at the centre of its subtree.
+    """
     s, k = m.sensor_refid[i], m.sensor_objid[i]
     if m.sensor_dataspec[i]:
         raise not_there(m, i, " that asks whether all of it is enclosed")
@@ -318,11 +319,11 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
     return total
 
 
-# limits: of both ends the lower one, where it acts
+# limits: if both ends act, the lower one counts
 
 
 def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
-    """A sensor of the end of a limit that acts, by what `of_row` says of its row; 0 where none acts."""
+    """Make a sensor of a limit: it gives what `of_row` returns for the row of the end that acts; 0 where none acts."""
 
     def value(m: Model, d: Data, i: int) -> list[Scalar]:
         out: Scalar = 0.0

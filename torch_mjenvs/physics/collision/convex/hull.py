@@ -29,7 +29,7 @@ class Hull:
 
     @property
     def parts(self) -> list[Any]:
-        """All that it is made of but where it is, as a carry of loops."""
+        """All that describes the hull except for where it is, as a carry of loops."""
         return [self.axes, self.box, self.radii, self.skin, list(self.cells)]
 
     def with_parts(self, parts: list[Any]) -> Hull:
@@ -79,9 +79,9 @@ class Hull:
 
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:
-    """The furthest point of the difference of two shapes along n, and the point of the first shape that it comes from.
+    """Return the furthest point of the difference of two shapes along n, and the point of the first that it comes from.
 
-    Then, where they are asked for, the numbers of both corners.
+    If `numbered`, the numbers of both corners follow.
     """
     ends = (one, n, skins[0]), (two, scale(n, -1.0), skins[1])
     a, b = (hull.corner(out, skin) if numbered else hull.furthest(out, skin) for hull, out, skin in ends)

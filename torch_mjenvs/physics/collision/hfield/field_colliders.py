@@ -136,7 +136,7 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
         spot = spots[k]
         there = k + 0.5 < c["count"]
         dist = select(there, spot[0], NEVER)
-        if kept:  # what was not put may be no number, and 0 times that neither
+        if kept:  # entries that were never written may be NaN, and 0 * NaN is NaN
             spot = [dist, *(select(there, x, 0.0) for x in spot[1:])]
         out.append((dist, spot))
     return out
@@ -169,7 +169,7 @@ class _Prisms:
         return {"column": select(over, self.columns[0], onwards), "row": select(over, at["row"] + 1.0, at["row"])}
 
     def is_clear(self, row: Scalar, column: Scalar, half: float) -> Mask:
-        """Mask: it is clear without a search that the shape does not touch the prism."""
+        """Mask: even without a search it is clear that the shape does not touch the prism."""
         tops = self.grid.triangle(row, column, half)
         diagonal = dot(self.grid.flat(row, column), self.across[:2])
         beyond = self.slant[1] < diagonal if half else self.slant[0] > diagonal

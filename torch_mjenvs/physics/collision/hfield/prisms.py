@@ -157,10 +157,11 @@ def _from_origin(prism: Prism, where: Callable[..., Any]) -> tuple[Scalar, list[
     """Return how far the origin is out of a prism, and the unit vector there from the prism's nearest point.
 
     Inside it is the least distance to a face, negative. Outside, let h be the point of the prism's outline, seen from
-    above, that is nearest to the origin. Where the prism at h reaches from below the origin to above it, the nearest
-    point is beside the origin, where it ends above, that is at the bottom, and where it ends below, somewhere on top.
+    above, that is nearest to the origin. If the prism at h reaches from below the origin to above it, the nearest point
+    is level with the origin; if it is all above the origin, the nearest point is at its bottom; if it is all below,
+    somewhere on its top.
 
-    where: `when_any`, or what does the same without a block.
+    where: `when_any`, or a function that does the same without a block.
     """
     sides = [_Side(u, v) for u, v in zip(prism.tops, [*prism.tops[1:], prism.tops[0]], strict=True)]
     a, b, c = prism.tops

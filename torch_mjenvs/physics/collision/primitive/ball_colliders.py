@@ -1,7 +1,7 @@
 """Colliders of a sphere and a box or a cylinder: MuJoCo's mjc_SphereBox and mjc_SphereCylinder.
 
-`find` and `place` are explained in `colliders`. The nearest way from the sphere's centre into the other shape is along
-the normal n, on which the surface is `gap` away; inside of the shape n leads on inwards, and the gap is negative.
+`find` and `place` are explained in `colliders`. The normal n is the direction of the shortest way from the sphere's
+centre to the other shape, whose surface is `gap` away. Inside of the shape n leads on inwards, and the gap is negative.
 
 c the sphere's centre from that of the other shape
 """

@@ -1,11 +1,11 @@
 """Finds where two boxes touch, by separating axes and by clipping a face by another: mjc_BoxBox.
 
-Of the 15 axes along which two boxes can be apart (the normals of faces, and what is at right angles to an edge of each)
-the one decides along which they overlap least. If it belongs to a face, the other box's face that looks at it is cut
-off at the sides of this one: each corner that is left is a contact, up to 8. If it belongs to two edges, they touch
-once, where they are nearest.
+There are 15 axes along which two boxes can be apart: the normals of faces, and those at right angles to an edge of each
+box. The axis along which the boxes overlap least decides. If it belongs to a face, the other box's face that looks at
+it is cut off at the sides of this one: each corner that is left is a contact, up to 8. If it belongs to two edges, they
+touch once, where they are nearest.
 
-A polygon is a ring of places, as many in every world, each with a mask of the worlds in which it is a corner.
+A polygon is a ring of places, the same number in every world, each with a mask of the worlds in which it is a corner.
 
 i, j axes of the first and the second box   R the second's axes seen from the first (rows: the first's)   h half sizes
 """
@@ -89,7 +89,7 @@ def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
 def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_boxes` left in its spot.
 
-    Its adjoints go back through finding it again, without blocks and loops.
+    Its adjoints come from finding it again, without blocks and loops.
     """
 
     def again() -> list[Scalar]:
@@ -127,7 +127,8 @@ def _best_edges(
 ) -> tuple[Mask, Scalar, Scalar, Scalar]:
     """Find the two edges that are furthest apart.
 
-    Gives a mask of the worlds where they are further apart than the faces; their axes; how far any two edges are.
+    Return a mask of the worlds where they are further apart than the faces; their axes; how far apart any two edges are
+    at most.
     """
     axis_i: Scalar
     axis_j: Scalar
@@ -201,7 +202,7 @@ def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: S
     doubt1, doubt2 = _doubtful(n), _doubtful(m)
 
     def attempt(k: Any, carry: list[Scalar]) -> list[Scalar]:
-        """Try the other edge of either box where it is open which one is meant."""
+        """Try the other edge of either box where it is in doubt which one is meant."""
         flip1, flip2 = Table([0.0, 0.0, 1.0, 1.0])[k] > 0.5, Table([0.0, 1.0, 0.0, 1.0])[k] > 0.5
         c1 = [0.0, *(select(logical_and(flip1, d), -x, x) for d, x in zip(doubt1, corner1, strict=True))]
         cc = [select(logical_and(flip2, d), -x, x) for d, x in zip(doubt2, corner2, strict=True)]
@@ -309,7 +310,7 @@ def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
 
 
 def _closed(ring: Ring) -> Ring:
-    """Move each place that is no corner to the next that is: so sides lead from corner to corner."""
+    """Move each place that is no corner to the next corner, so that sides lead from corner to corner."""
     at = ring[0][1]
     for there, x in reversed(ring):
         at = choose(there, x, at)

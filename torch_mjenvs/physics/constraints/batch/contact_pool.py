@@ -1,14 +1,15 @@
 """Contacts of very many pairs, of all kinds of shapes, in slots.
 
 dm_control's dog has 5,557 pairs of geoms that may touch, of 14 kinds. Each kind has loops of its own that find contacts
-(`PairTables`); what comes after, the rows and all that the solver does with them, is the same for all, and there once.
+(`PairTables`); what follows, the rows and all that the solver does with them, is the same for all, so that its code is
+there once.
 
-A contact is a number, its place in MuJoCo's order. Those that act are packed into slots, so that what is kept of them
-lies together, whichever they are. There is a slot for each contact that there may be, so none is ever left out.
+A contact is a number, its place in MuJoCo's order. Contacts that act are packed into slots, so that their data lies
+together, whichever they are. There are as many slots as there can be contacts, so none is ever left out.
 
-Rows of the Jacobian are in blocks of dofs, those of the Hessian's tiles: a contact has the blocks in which there is a
-dof that tells its bodies apart, and loops go through these. So a contact costs as much as its own bodies' dofs, and the
-code is that of one tile.
+Rows of the Jacobian are cut into blocks of dofs, the same as those of the Hessian's tiles. A contact has the blocks
+with a dof that tells its bodies apart, and loops go through these. So a contact costs as much as its own bodies' dofs,
+and the code is that of one tile.
 
 Letters: i a slot   e one of a block's dofs   k one of a contact's axes
 """
@@ -43,11 +44,11 @@ from .records import Records
 
 @dataclass(frozen=True)
 class Couples:
-    """The couples of bodies of contacts, each with its blocks of dofs in order, in tables for loops.
+    """The couples of bodies that contacts have, each with its blocks of dofs in order, in tables for loops.
 
-    of: each contact's couple. start, count: where a couple's blocks are in `blocks`, and how many. signs: of each of
-    these, and each of its dofs, as `PairBatch.signs` has them. alike: the motion axes of a contact's both bodies are
-    seen from one origin, or nothing moves the first.
+    of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many they are. signs:
+    for each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
+    alike: in every couple, both bodies' motion axes are seen from one origin, or the first body is the world.
     """
 
     of: Table
@@ -78,7 +79,8 @@ class Couples:
         return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
 
     def dense_signs(self, blocks: Blocks) -> tuple[list[list[float]], list[float]]:
-        """Return rows of signs, one for each couple and block of all, and the first row of each contact's couple."""
+        """Return rows of signs, one for each couple and each of all blocks, and the first row of each contact's couple.
+        """
         rows = list[list[float]]()
         for couple in range(len(self.start.values)):
             start = self.start[couple]
@@ -90,8 +92,8 @@ class Couples:
 def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
     """Return the tiles of the Hessian in which contacts of these pairs have entries.
 
-    Its blocks are those of M where that is in tiles. Else they are those with which the fewest products factor it:
-    where any limb may touch any other, or trees are small, a block that holds dofs of two costs nothing more.
+    If M is in tiles, its blocks are used. Otherwise they are those whose factorization takes the fewest products: where
+    any limb may touch any other, or trees are small, a block with dofs of two of them costs nothing more.
     """
     columns: list[set[int]] = [set() for _ in range(m.nv)]
     couples = {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}
@@ -117,9 +119,10 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
 class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
-    pairs, kth: by place, each contact's pair and which of the pair's it is. slots: those that act. found: where they
-    are, and the numbers of their rows, by slot. jacobian: by slot and block, the entries of each axis (condim x SIDE).
-    y0: by slot (condim). layout: of all pools' tiles. refine: the masks of `Constraint.needs_refinement`.
+    pairs, kth: by place, each contact's pair, and its number among the pair's contacts. slots: the contacts that act.
+    found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block, the entries of each axis
+    (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
+    `Constraint.needs_refinement`.
     """
 
     m: Model
@@ -199,7 +202,7 @@ class ContactPool(Constraint):
         self.pull(lambda i: self.force(i, x), wrench)
 
     def pull(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        """Add to `wrench` the wrenches on both bodies by the force of each contact along its axes (condim)."""
         pull_in_loop(
             self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
             self.couples.alike, wrench,
@@ -335,7 +338,7 @@ def entries_of(
 
 
 def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
-    """Make the contacts of pools, each batches of pairs of one condim."""
+    """Make the contacts of pools. A pool is a list of batches of pairs, all of one condim."""
     if not pools:
         return []
     layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])

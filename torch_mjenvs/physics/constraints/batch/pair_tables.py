@@ -124,7 +124,8 @@ class TableRow:
 class PairTables:
     """The pairs of a batch in the state d, by number.
 
-    solimp: of all pairs, where it is `alike`. looked_at: margin and gap. ground: the height field, if there is one.
+    solimp: that of all pairs, if they are `alike`. looked_at: each pair's margin plus gap. ground: the height field, if
+    there is one.
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
@@ -145,7 +146,7 @@ class PairTables:
         self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
 
     def recomputed(self) -> PairTables:
-        """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
+        """Return a copy that measures a pair anew wherever that is asked for, or itself if this would be much code."""
         collider = self.batch.collider
         if collider.many or collider.ccd or collider.ncon > 2:
             return self
@@ -154,7 +155,7 @@ class PairTables:
         return found
 
     def _bounds_that_meet(self, m: Model, d: Data) -> Any:
-        """Find the pairs whose bounding spheres, or that of geom2 and its ground, come within margin and gap."""
+        """Find the pairs whose bounding spheres, or geom2's sphere and its ground, come within margin and gap."""
         known = {id(p) for p in self.batch.pairs}
         if len(known) < IN_LOOP or self.ground:
             candidates = [c for c in d.candidates if id(c.pair) in known]
@@ -183,10 +184,10 @@ class PairTables:
         self._places = [[place[x] for x in end] for end in self._ends]
         sizes = [[self._sizes[x] for x in end] for end in self._ends]
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
-        rods = collider.axial or collider.rods  # are measured as fast as boxes compared
+        rods = collider.axial or collider.rods  # measuring these is as fast as comparing boxes
         self._boxes = {} if rods else boxes_around(m, geoms)
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
-        self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
+        self._entries = (2, 5, 8) if collider.axial else range(9)  # those of orientations that the collider reads
         self._poses = records([self._pose(m, d, x) for x in geoms])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
@@ -294,7 +295,7 @@ class PairTables:
         return [rods_meet(*self._geoms(i), self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
-        """Measure the pair of contact i, which may be the pair's first."""
+        """Measure the pair of contact i. first: this is the pair's first contact."""
         one, two = (dataclasses.replace(geom, first=first) for geom in self._geoms(i))
         collider = self.batch.collider
         found = collider.found(one, two, collider.ncon)

@@ -1,6 +1,6 @@
 """The kinds of activation dynamics, gains and biases: all that is known of each, in `DYNAMICS`, `GAINS` and `BIASES`.
 
-Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: others are refused by name.
+Keys are mjtDyn, mjtGain and mjtBias. No other place names these kinds; all others are refused by name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _filter(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
 
 
 def _exact_duration(timestep: float, prm: Vec) -> Scalar:
-    """At the rate of its start, a filter comes in this time to where it exactly is after the step."""
+    """Return the time in which a filter, at the rate of its start, gets to where it exactly is after the step."""
     tau = maximum(prm[0], MINVAL)
     return tau * (1.0 - exp(-(timestep / tau)))
 

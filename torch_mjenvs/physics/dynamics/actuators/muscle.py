@@ -56,7 +56,7 @@ def muscle_bias(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) ->
 
 
 def _peak_force(m: Model, i: int, prm: Vec) -> Scalar:
-    """The greatest force: the one given, or where that is negative one that follows the inertia that is moved."""
+    """Return the greatest force: the one given, or if that is negative, one that follows from the inertia it moves."""
     return select(prm[2] < 0.0, prm[3] / maximum(m.actuator_acc0[i], MINVAL), prm[2])
 
 
@@ -78,7 +78,7 @@ def _length_curve(at: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 
 def _velocity_curve(speed: Scalar, most: Scalar) -> Scalar:
-    """0 for what shortens at full speed, 1 at rest, `most` for what is pulled out."""
+    """Return the force-velocity factor: 0 when shortening at full speed, 1 at rest, `most` when stretched fast."""
     room = most - 1.0
     pulled = most - (room - speed) * (room - speed) / maximum(room, MINVAL)
     shortening = select(speed <= -1.0, 0.0, (speed + 1.0) * (speed + 1.0))

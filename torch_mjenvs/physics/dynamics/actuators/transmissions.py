@@ -19,9 +19,9 @@ from .site_transmission import of_crank, of_site
 
 @dataclass(frozen=True)
 class Angle:
-    """A length that is an angle about an axis in space, where the gears of what else it measures are 0.
+    """A length that is an angle about an axis in space, provided that the gears of all else that it measures are 0.
 
-    gear: length for each radian about the three axes. others: the gears of what else it measures.
+    gear: length for each radian about the three axes. others: the gears of all else that it measures.
     """
 
     gear: Vec
