@@ -87,8 +87,7 @@ def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]], list
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:
-    """Make the active equalities: mj_instantiateEquality. If d.eq_active is given, make all, each masked by its flag.
-    """
+    """Make the active equalities or, if d.eq_active is given, all, each masked by its flag: mj_instantiateEquality."""
     out = []
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:

@@ -92,8 +92,7 @@ def bodies_invweight(m: Model, pair: Pair) -> tuple[Scalar, Scalar]:
 
 
 def row_invweight(m: Model, pair: Pair) -> Scalar:
-    """Return the inverse inertia from which MuJoCo makes a row's D, its diagApprox (of an elliptic cone, the normal's).
-    """
+    """Return the inverse inertia from which MuJoCo makes a row's D, its diagApprox; of elliptic cones, the normal's."""
     return maximum(bodies_invweight(m, pair)[0] * row_share(m, pair), MINVAL)
 
 

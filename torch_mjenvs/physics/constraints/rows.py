@@ -67,8 +67,7 @@ class Constraint:
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        """Masks of the worlds where rounding shows in Newton steps, so that the last step is repeated: see `softening`.
-        """
+        """Masks of the worlds where rounding shows in Newton steps: there the last is repeated (see `softening`)."""
         return []
 
     def idle(self, m: Model) -> Constraint | None:

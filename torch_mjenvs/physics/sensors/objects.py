@@ -20,8 +20,7 @@ BY_NAME = (
 
 
 def not_there(m: Model, i: int, what: str = "", remedy: str = "") -> UnsupportedModel:
-    """Return the error that refuses sensor i: it says its name and type, `what` of it is not supported, and a remedy.
-    """
+    """Return the error that refuses sensor i: its name and type, `what` of it is not supported, and a remedy."""
     kind = SensorType(m.sensor_type[i]).name.lower()
     remedy = f"{remedy}, {BY_NAME}" if remedy else BY_NAME
     return UnsupportedModel(f"sensor {m.sensor_names[i]!r} ({kind}){what}{NOT_SUPPORTED}{remedy}")

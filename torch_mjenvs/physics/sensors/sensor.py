@@ -144,7 +144,9 @@ def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
-    """Return 1 where the object is in the site's volume, else 0. A body without mass is at the centre of its subtree.
+    """Return 1 where the object is in the site's volume, else 0.
+
+    A body without mass counts as being at the centre of mass of what it carries.
     """
     s, k = m.sensor_refid[i], m.sensor_objid[i]
     if m.sensor_dataspec[i]:

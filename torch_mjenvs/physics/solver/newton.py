@@ -146,8 +146,7 @@ def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
 
 
 def _unbalanced(m: Model, d: Data, a: list[Scalar]) -> list[Scalar]:
-    """Return M a - qfrc_smooth, body by body: M has many derivatives, of which only those of this product are needed.
-    """
+    """Return M a - qfrc_smooth, body by body, since of M's many derivatives only those of this product are needed."""
     if isinstance(d.M, TileMatrix) or tendons_with_armature(m):  # MuJoCo drops some of the latter's entries of M
         return sub(mul_m(d.M, a), d.qfrc_smooth)
     driven = zip(rne(m, d, a), driving(m, d), strict=True)

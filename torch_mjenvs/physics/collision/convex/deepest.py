@@ -228,7 +228,9 @@ def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:
 
 
 def _plane(a: list[Scalar], b: list[Scalar], c: list[Scalar]) -> list[Scalar]:
-    """Return the unit normal of a triangle, and its distance from the origin: without area, one that is never nearest.
+    """Return the unit normal of a triangle, and its distance from the origin.
+
+    A triangle without area gets a distance at which it is never the nearest.
     """
     n = cross(sub(b, a), sub(c, a))
     length = norm(n)

@@ -34,8 +34,7 @@ from .records import Computed, Records, records, records_each
 
 @dataclass
 class ContactGroups(Constraint):
-    """The contacts of all batches, each with a friction cone. They share arrays over `dofs`, the dofs of all batches.
-    """
+    """The contacts of all batches, each with a friction cone. They share arrays over `dofs`, those of all batches."""
 
     groups: Sequence[ContactGroup]
     dofs: Sequence[int]

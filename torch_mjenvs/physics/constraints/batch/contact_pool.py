@@ -79,8 +79,7 @@ class Couples:
         return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
 
     def dense_signs(self, blocks: Blocks) -> tuple[list[list[float]], list[float]]:
-        """Return rows of signs, one for each couple and each of all blocks, and the first row of each contact's couple.
-        """
+        """Return rows of signs, one for each couple and each of all blocks, and each contact's first row."""
         rows = list[list[float]]()
         for couple in range(len(self.start.values)):
             start = self.start[couple]

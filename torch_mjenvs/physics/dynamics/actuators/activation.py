@@ -49,8 +49,7 @@ def next_activation(m: Model, i: int, act: Scalar, rate: Scalar) -> Scalar:
 
 
 def drive(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
-    """Return the number that the gain of actuator i multiplies: its control, or its activation now or after this step.
-    """
+    """Return the number that actuator i's gain multiplies: its control, or its activation now or after this step."""
     a = m.actuator_actadr[i]
     if a >= 0:
         ctrl = next_activation(m, i, d.act[a], d.act_dot[a]) if m.actuator_actearly[i] else d.act[a]
