@@ -93,7 +93,7 @@ def jacobian(
 def along(given: Mapping[str, Vec], dots: Mapping[str, Vec], state: Sequence[Vec]) -> list[list[Scalar]]:
     """Return the tangents of the parts of a state, from the tangents `dots` of the values `given` that it depends on.
 
-    given, dots: by name.
+    given, dots: vectors by name.
     """
     at: dict[Any, Tangent] = {x: {0: dot} for name in given for x, dot in zip(given[name], dots[name], strict=True)}
     tangents = Tangents(at)

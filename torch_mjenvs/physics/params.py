@@ -219,7 +219,7 @@ class Columns:
     def derive(self, columns: Vec) -> list[Scalar]:
         """Return the derived columns from a world's parameters. mj_setConst.
 
-        The last one is NaN where the parameters are impossible, else 0.
+        The last one, `poison`, is NaN where the parameters are impossible, else 0.
         """
         given, world = self.given(columns), _replaced(self.model, self.values(columns))
         found = set_const(world) if len(self.derived) > 1 else {}

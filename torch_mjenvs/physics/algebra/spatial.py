@@ -59,7 +59,7 @@ def scale(a: Vec, s: Scalar) -> list[Scalar]:
 
 
 def add_scaled(a: Vec, b: Vec, s: Scalar) -> list[Scalar]:
-    """a + s b."""
+    """Return a + s b."""
     return [x + y * s for x, y in zip(a, b, strict=True)]
 
 

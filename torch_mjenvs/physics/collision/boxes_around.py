@@ -32,7 +32,7 @@ def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
 
 
 def _box_around(m: Model, geom: int) -> Box | None:
-    """The smallest box around a geom along its own axes; None as for `boxes_around`."""
+    """Return the smallest box around a geom along its own axes; None if there is none: see `boxes_around`."""
     if m.geom_type[geom] == GeomType.MESH:
         ends = [(min(xs), max(xs)) for xs in zip(*mesh_of(m, geom).vertices, strict=True)]
         return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
@@ -45,7 +45,7 @@ def _box_around(m: Model, geom: int) -> Box | None:
 
 
 def boxes_meet(one: tuple[Vec, Vec, Vec], two: tuple[Vec, Vec, Vec], margin: Scalar) -> Mask:
-    """Mask of the worlds where no face of either box keeps the two apart by the margin or more, metres.
+    """Return the mask of the worlds where no face of either box keeps the two apart by the margin or more, metres.
 
     A box: its middle (3), its axes as a matrix (9), half of its lengths (3).
     """

@@ -60,10 +60,10 @@ class Geom(Protocol):
         """The height field that the pair touches, if there is one."""
 
     def along(self, x: Scalar) -> Vec:
-        """The point at x on the axis, where x is a constant."""
+        """Return the point at x on the axis, where x is a constant."""
 
     def point(self, x: Vec) -> Vec:
-        """The point at x, from the centre in the geom's own axes."""
+        """Return the point at x, from the centre in the geom's own axes."""
 
 
 Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
@@ -143,7 +143,7 @@ def _nearest(one: Geom, two: Geom) -> tuple[list[Scalar], Mask, Scalar, Scalar, 
 
 
 def rods_meet(one: Geom, two: Geom, margin: Scalar) -> Mask:
-    """Mask of the worlds where the rods around two geoms come within the margin, metres.
+    """Return the mask of the worlds where the rods around two geoms come within the margin, metres.
 
     A rod is all that is within a radius of a segment: a capsule is one, and a cylinder is inside of one.
     """
@@ -176,7 +176,7 @@ def _gap(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[list[Scalar], list[S
 
 
 def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar) -> list[Scalar]:
-    """Positions s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    """Return positions s and t where the overlap of two parallel segments ends, in the first's direction `end`."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first
     inside = s2 * end <= l1

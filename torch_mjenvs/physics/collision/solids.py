@@ -37,7 +37,7 @@ class Cells(NamedTuple):
 
 NONE = -1.0
 FARTHEST = 1e10
-NO_CELLS = Cells(0.0, 0.0)  # of what has no vertices: the first cell of all is empty
+NO_CELLS = Cells(0.0, 0.0)  # for shapes without vertices: the first cell of all is empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Solids:
 
 
 def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
-    """The number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, from above or below."""
+    """Return the number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, above or below."""
     half = 0.5 * side
     reach = half / (absolute(n[0]) + absolute(n[1]) + absolute(n[2]))
     row, column = (floor(maximum(minimum(half + x * reach, side), 0.0)) for x in n[:2])
@@ -67,7 +67,7 @@ def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
 
 
 def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
-    """The vertex of a mesh that is furthest in a direction in its own axes, and its number; 0 where there is none."""
+    """Return a mesh's vertex that is furthest in a direction in its own axes, and its number; 0 where there is none."""
     first, count = solids.cells[cell_of(*cells, n)]
 
     def look(k: Any, best: list[Scalar]) -> list[Scalar]:
@@ -133,7 +133,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
 
 
 def _box() -> Mesh:
-    """A box as a mesh with half sizes of 1.
+    """Make a box as a mesh with half sizes of 1.
 
     Corners are numbered by the signs of x, y and z, as bits; faces and their corners are in MuJoCo's order.
     """

@@ -102,7 +102,7 @@ def _add_rows(c: BodyContact, d: Data, a: Vec, gradient: list[Scalar], hessian: 
 
 
 def along(lines: list[list[list[Scalar]]], sides: tuple[Side, Side], motion: list[list[Scalar]]) -> list[Scalar]:
-    """The relative motion of the two bodies along each line (condim)."""
+    """Return the relative motion of the two bodies along each line (condim)."""
     body2, body1 = (side.body for side in sides)
     if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
         apart = sub(motion[body2], motion[body1])

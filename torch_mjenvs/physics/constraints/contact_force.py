@@ -61,7 +61,8 @@ class ContactForce(Touch):
 
     number: its place among the pair's contacts. bodies: of geom1 and geom2; the normal points from the first to the
     second. frame: normal and two tangents. y0: the constant of the residual along each axis (condim; see `pyramid`).
-    refine: see `Constraint.needs_refinement`. adhesion: the force with which it pulls; its cone pushes harder by that.
+    refine: see `Constraint.needs_refinement`. adhesion: the force with which it pulls; its cone pushes that much
+    harder.
     """
 
     active: Mask
@@ -98,11 +99,11 @@ class ContactForce(Touch):
         return False if self.refine is False else logical_and(self.active, self.refine)
 
     def points(self, m: Model, d: Data) -> list[list[Scalar]]:
-        """The contact's point, from the origins of the trees of the first body and of the second."""
+        """Return the contact's point, from the origins of the trees of the first body and of the second."""
         raise NotImplementedError
 
     def residual(self, motion: list[list[Scalar]]) -> list[Scalar]:
-        """The residual J a + y0 along the axes (condim)."""
+        """Return the residual J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
     def force(self, motion: list[list[Scalar]]) -> list[Scalar]:

@@ -60,7 +60,7 @@ class ContactRow:
         return row_stiffness(self.imp, (1.0 - self.imp) * self.param.invweight, give)
 
     def y0(self, velocity: Sequence[Scalar]) -> list[Scalar]:
-        """The constant y0 of the residual along each axis (condim), from the velocity along each."""
+        """Return the constant y0 of the residual along each axis (condim), from the velocity along each."""
         y0 = [b * v for b, v in zip(self.param.damping, velocity, strict=True)]
         y0[0] = y0[0] + self.param.k * self.imp * self.depth
         return y0
@@ -103,5 +103,5 @@ def row_share(m: Model, pair: Pair) -> Scalar:
 
 
 def is_elliptic(m: Model, pair: Pair) -> bool:
-    """True where the pair's contacts have an elliptic cone."""
+    """Return whether the pair's contacts have an elliptic cone."""
     return m.cone == "elliptic" and pair.condim > 1

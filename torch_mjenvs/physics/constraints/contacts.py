@@ -145,7 +145,7 @@ class _Maker:
         self.friction, self.adhesion = param.friction[: pair.condim - 1], param.adhesion
 
     def row(self, distance: Scalar) -> tuple[Scalar, ContactRow]:
-        """The stiffness and the row at a distance."""
+        """Return the stiffness and the row at a distance."""
         row = ContactRow(self.param, distance)
         return row.stiffness(self.bound.give), row
 
@@ -162,7 +162,7 @@ class _Maker:
     def on_world(
         self, side: Side, distance: Scalar, arm1: list[Scalar], arm2: list[Scalar], frame: list[list[Scalar]]
     ) -> tuple[list[Scalar], list[list[Scalar]], Scalar, list[Scalar]]:
-        """The place, the frame, the stiffness and y0 of a contact with the world."""
+        """Return the place, the frame, the stiffness and y0 of a contact with the world."""
         stiffness, row = self.row(distance)
         r = arm2 if side.sign > 0 else arm1
         velocity = world_contacts.along(r, frame, self.pair.condim, side.sign, self.d.ovel[side.body])

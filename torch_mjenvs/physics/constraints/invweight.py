@@ -44,7 +44,7 @@ def _mean(m: Model, d: Data, inverse: AnyFactor, geom: int, surface: list[list[S
 
 
 def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[Scalar]]:
-    """The Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
+    """Return the Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
     out = [zeros(m.nv) for _ in range(3)]
     while body:
         for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):

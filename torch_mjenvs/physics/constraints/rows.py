@@ -131,7 +131,7 @@ def impedance(solimp: Vec, distance: Scalar) -> Scalar:
 
 
 def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar:
-    """Compute the stiffness D of a row of this impedance, at the most 1 / give: mj_makeImpedance.
+    """Compute the stiffness D of a row of this impedance, at most 1 / give: mj_makeImpedance.
 
     resistance: (1 - imp) times the row's inverse inertia.
     """
@@ -139,7 +139,7 @@ def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar
 
 
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
-    """The curve from 0 to 1, of power p below mid and above."""
+    """Return the curve from 0 to 1, of power p below mid and above."""
     if p == 1:
         return x
     first, second = (1 / y ** (p - 1) if is_number(y) else 1 / power(y, p - 1) for y in (mid, 1 - mid))

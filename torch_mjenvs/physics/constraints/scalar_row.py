@@ -39,7 +39,7 @@ class ScalarRow(Constraint):
         return [] if self.refine is False else [self.refine]
 
     def force(self, a: Vec) -> Scalar:
-        """The force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
+        """Return the force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
         return -self.law.at(self._residual(a))[0]
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:

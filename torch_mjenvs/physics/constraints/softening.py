@@ -60,18 +60,18 @@ class RowBound:
     give: Scalar = 0.0
 
     def stiffness(self, imp: Scalar) -> Scalar:
-        """The stiffness D at an impedance."""
+        """Return the stiffness D at an impedance."""
         return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
 
     def needs_refinement(self, precision: Precision, D: Scalar, solimp: Vec) -> Mask:
-        """Mask of the worlds where rounding shows in a Newton step, at this D of a row of this solimp."""
+        """Return where rounding shows in a Newton step, at this D of a row of this solimp: a mask of worlds."""
         if self.effective is None and not _may_be_stiff(precision, solimp):
             return False
         return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
 
 
 def _may_be_stiff(precision: Precision, solimp: Vec) -> Mask:
-    """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
+    """Return where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
 
@@ -204,12 +204,12 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
 
 
 def _greater(a: Scalar, b: Scalar) -> Scalar:
-    """The greater of two numbers that are not negative; a structural 0 costs nothing."""
+    """Return the greater of two numbers that are not negative; a structural 0 costs nothing."""
     return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
 
 
 def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: Scalar) -> tuple[Scalar, bool]:
-    """The inverse inertia that a contact acts on, and True if the centre of mass cannot move."""
+    """Return the inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
     surface, known = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2)), float(weight)
     fixed = known < FIXED / math.sqrt(precision.stiffest) * surface
     return (surface if fixed else min(surface, LIGHT * known)), fixed

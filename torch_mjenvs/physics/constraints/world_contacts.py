@@ -133,7 +133,7 @@ def spread(
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:
-    """The motion of a body's point r along the axes (condim): v + w x r, and w."""
+    """Return the motion of a body's point r along the axes (condim): v + w x r, and w."""
     point, turning = scale(add(motion[3:], cross(motion[:3], r)), sign), scale(motion[:3], sign)
     return [dot(axis, point) for axis in frame[:condim]] + [dot(axis, turning) for axis in frame[: max(condim - 3, 0)]]
 
@@ -171,7 +171,7 @@ def _at(k: list[list[Scalar]], r: list[Scalar]) -> list[Scalar]:
 
 
 def _mul(s: list[Scalar], v: list[Scalar]) -> list[Scalar]:
-    """The product S v of a spatial stiffness (21) and a motion (6)."""
+    """Return the product S v of a spatial stiffness (21) and a motion (6)."""
 
     def symmetric(t: list[Scalar], x: list[Scalar]) -> list[Scalar]:
         return [

@@ -86,7 +86,7 @@ class Samples:
             return maximum(ages[first] - ages[second], 1.0)  # samples are a step apart at least
 
         def slope(k: int) -> list[Scalar]:
-            """The slope at sample k by its neighbours, times the time from j to j + 1; 0 at the ends."""
+            """Return the slope at sample k by its neighbours, times the time from j to j + 1; 0 at the ends."""
             if k in (0, last):
                 return [0.0] * self.dim
             by = between(j, j + 1) / between(k - 1, k + 1)

@@ -32,7 +32,7 @@ DERIVED = (
     "actuator_acc0",
 )  # fmt: skip
 MOST_DERIVED = 1e30
-# Added to distances and angles: beside the largest, float32 still tells 0.1 mm and 0.1 mrad.
+# Added to distances and angles: in a sum with the largest, float32 still tells 0.1 mm and 0.1 mrad.
 ADDED = ("margin", "gap")
 MOST_ADDED = 1e3
 # Bounds that numbers are only compared with or clipped to: infinite ones forbid nothing, which is a way to say so.

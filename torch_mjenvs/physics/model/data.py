@@ -81,8 +81,8 @@ class Data:
     mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
     mocap_quat = Field(("nmocap", 4), optional=True)
     eq_active = Field(("neq",), optional=True)  # which equalities are active; where not given, as the model has them
-    plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; where not given, as at first
-    history = Field(("nhistory",), optional=True)  # samples of what is delayed; where not given, as at first
+    plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; if not given, the initial ones
+    history = Field(("nhistory",), optional=True)  # samples of what is delayed; if not given, the initial ones
     ahead = Field((), optional=True)  # steps since the step began; where not given, 0
     qfrc_applied = Field(("nv",), optional=True)
     xfrc_applied = Field(("nbody", 6), optional=True)  # (force, torque) at the body's centre of mass, in world axes

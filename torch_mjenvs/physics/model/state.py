@@ -33,7 +33,7 @@ class Last:
 class State:
     """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`.
 
-    kept: what steps keep besides, by name; what is not there is as in the initial state (`Model.kept0`).
+    kept: what else steps keep, by name; a name that is missing stands for the initial state (`Model.kept0`).
     """
 
     qpos: list[Scalar]

@@ -36,7 +36,7 @@ def ray_hfield(field: HField, p: Vec, v: Vec) -> Scalar:
 
 
 def _within(box: tuple[tuple[float, float], ...], p: Vec, v: Vec) -> tuple[Scalar, Scalar]:
-    """The distances between which the ray is in a box; the first is greater where it never is."""
+    """Return the distances between which the ray is in a box; the first is greater where it never is."""
     start: Scalar = 0.0
     end: Scalar = MISS
     for x, way, (low, high) in zip(p, v, box, strict=True):
@@ -50,7 +50,7 @@ def _within(box: tuple[tuple[float, float], ...], p: Vec, v: Vec) -> tuple[Scala
 
 
 def _walk(field: HField, p: Vec, v: Vec, start: Scalar, end: Scalar) -> Scalar:
-    """The distance at which the ray goes through the surface between `start` and `end`, cell by cell.
+    """Return the distance at which the ray goes through the surface between `start` and `end`, cell by cell.
 
     A ray that goes into the solid at the start, or out of it at the end, does so through a side.
     """
@@ -114,6 +114,6 @@ class _Cell:
         self.near, self.far = ([field.table[y], field.table[y + 1.0]] for y in (first, second))
 
     def height(self, u: Scalar, w: Scalar) -> Scalar:
-        """The height at a share u of the cell along x and w along y."""
+        """Return the height at a share u of the cell along x and w along y."""
         (a, b), (c, d) = self.near, self.far
         return a + select(u >= w, u * (b - a) + w * (d - b), w * (c - a) + u * (d - c))

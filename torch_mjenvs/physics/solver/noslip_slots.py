@@ -114,7 +114,7 @@ class SlotGrips:
             pool.pull(change, wrench)
 
     def _change(self, at: Any) -> Scalar:
-        """The change of force of the contact and axis in a row."""
+        """Return the change of force of the contact and axis in a row."""
         change: Scalar = self.force[at] - self.rows.at(at, "start")
         return change
 
@@ -137,7 +137,7 @@ class SlotGrips:
         self.own.each(put, [], self.places)
 
     def _in_pool(self, i: Any, p: int) -> Mask:
-        """The mask of the worlds whose i-th contact is of the p-th pool."""
+        """Return the mask of the worlds whose i-th contact is of the p-th pool."""
         return absolute(self.own.rows[i, POOL] - float(p)) < 0.5
 
     def _chosen(self, i: Any, of_pools: Sequence[list[list[Scalar]]]) -> list[list[Scalar]]:

@@ -104,7 +104,7 @@ def _at(hull: Hull | Fixed, x: Vec) -> list[Scalar]:
 
 
 def _nearest_shares(w: list[list[Scalar]], count: Scalar) -> list[Scalar]:
-    """The shares of the second and third of three points in the point nearest to the origin on what they span."""
+    """Return the shares of the second and third of three points in the point nearest to the origin that they span."""
     u, v = sub(w[1], w[0]), sub(w[2], w[0])
     uu, uv, vv, along_u, along_v = dot(u, u), dot(u, v), dot(v, v), -dot(u, w[0]), -dot(v, w[0])
     area = uu * vv - uv * uv
@@ -117,7 +117,7 @@ def _same(p: list[Scalar], q: list[Scalar]) -> Mask:
 
 
 def _over(x: Scalar, y: Scalar) -> Scalar:
-    """x / y; 0 where y is."""
+    """Return x / y; 0 where y is 0."""
     nothing = absolute(y) < MINVAL * MINVAL
     return select(nothing, 0.0, x / select(nothing, 1.0, y))
 
@@ -164,7 +164,7 @@ def _on_patch(one: Hull, two: Hull, alone: list[Scalar], known: list[Scalar]) ->
 
 
 def _corners_of(hull: Hull, face: Scalar) -> Corner:
-    """The corners of a face, from 0."""
+    """Return the corners of a face, from 0."""
     first = hull.solids.faces[face, 3]
     return lambda j: hull.vertex(hull.solids.rims[first + j])
 
@@ -191,7 +191,7 @@ def _choose_wall(mask: Mask, one: Wall, two: Wall) -> Wall:
 
 
 def _meeting(planes: list[Wall]) -> list[Scalar]:
-    """The point where three planes meet."""
+    """Return the point where three planes meet."""
     heights, (a, b, c) = [dot(n, p) for n, p in planes], (n for n, _ in planes)
     ways = [cross(b, c), cross(c, a), cross(a, b)]
     volume = dot(a, ways[0])
@@ -199,6 +199,6 @@ def _meeting(planes: list[Wall]) -> list[Scalar]:
 
 
 def _through(ends: list[list[Scalar]], wall: Wall) -> list[Scalar]:
-    """The point where an edge goes through a wall."""
+    """Return the point where an edge goes through a wall."""
     (n, p), way = wall, sub(ends[1], ends[0])
     return add_scaled(ends[0], way, _over(dot(n, sub(p, ends[0])), dot(n, way)))

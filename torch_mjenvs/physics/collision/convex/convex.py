@@ -82,7 +82,7 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
 
 
 def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:
-    """The numbers of three corners of each of two shapes."""
+    """Return the numbers of three corners of each of two shapes."""
     return [[p[k] for p in corners] for k in (6, 7)]
 
 

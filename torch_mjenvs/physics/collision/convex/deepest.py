@@ -160,7 +160,7 @@ def _expand(
 
 
 def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
-    """Mask: one of the points comes from the two corners with these numbers."""
+    """Return the mask of the worlds where one of the points comes from the two corners with these numbers."""
 
     def look(k: Any, found: Mask) -> Mask:
         return logical_or(found, _is_of(points[k], numbers))
@@ -169,7 +169,7 @@ def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
 
 
 def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
-    """Mask: a point comes from the two corners with these numbers."""
+    """Return the mask of the worlds where a point comes from the two corners with these numbers."""
     apart = [absolute(x - y) for x, y in zip(point[6:], numbers, strict=True)]
     return apart[0] + apart[1] < 0.5
 
@@ -212,7 +212,7 @@ def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
 
 
 def _across(way: list[Scalar]) -> list[Scalar]:
-    """A unit vector at right angles to `way`."""
+    """Return a unit vector at right angles to `way`."""
     x, y, z = (absolute(k) for k in way)
     least_x, least_y = logical_and(x <= y, x <= z), y <= z
     axis = [select(least_x, 1.0, 0.0), select(least_x, 0.0, select(least_y, 1.0, 0.0))]
@@ -222,7 +222,7 @@ def _across(way: list[Scalar]) -> list[Scalar]:
 
 
 def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:
-    """The furthest point along n, or against it if that is further from the plane through p."""
+    """Return the furthest point along n, or against it if that is further from the plane through p."""
     up, down = furthest(n), furthest(scale(n, -1.0))
     return choose(dot(sub(up[:3], p[:3]), n) >= -dot(sub(down[:3], p[:3]), n), up, down)
 
@@ -298,13 +298,13 @@ def _close(
 
 
 def _ends(edge: Scalar) -> tuple[Scalar, Scalar]:
-    """The points at the ends of an edge."""
+    """Return the points at the ends of an edge."""
     start = floor(edge * (1.0 / POINTS))
     return start, edge - start * POINTS
 
 
 def _shares(corners: list[list[Scalar]], x: list[Scalar]) -> list[Scalar]:
-    """The shares of three corners in x, a point of their plane."""
+    """Return the shares of three corners in x, a point of their plane."""
     ways = [sub(corner, x) for corner in corners]
     areas = [cross(ways[1], ways[2]), cross(ways[2], ways[0]), cross(ways[0], ways[1])]
     whole = add(add(areas[0], areas[1]), areas[2])

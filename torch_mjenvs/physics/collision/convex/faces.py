@@ -89,7 +89,7 @@ class Feature:
         return count_while(lambda k, _: number(k) < n, look, False, self.most)
 
     def face(self, row: list[Scalar]) -> Part:
-        """The part that one of `faces` is."""
+        """Return the part that one of `faces` is."""
         solids, f = self.hull.solids, row[3]
         first, n = solids.faces[f, 3:]
 

@@ -40,7 +40,7 @@ class Patch:
 
     @staticmethod
     def none() -> Patch:
-        """No patch."""
+        """Return no patch."""
         return Patch(for_derivatives(lambda: zeros(10)), [for_derivatives(lambda: zeros(2)) for _ in range(MOST)])
 
 
@@ -170,7 +170,7 @@ def _cut_off(
 
 
 def _split(row: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
-    """A corner (3), and its sides, if they are kept (2)."""
+    """Return a corner (3), and its sides, if they are kept (2)."""
     return row[:3], row[3:]
 
 
@@ -223,7 +223,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
 
 def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """The two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
+    """Return the two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
     first = rows[base, :3]
 
     def look(i: Any, c: list[Any]) -> list[Any]:

@@ -38,7 +38,7 @@ FARTHEST = 0.3  # radians: the most that a step turns the normal
 NEARLY = 0.03  # to begin with, n is level with an edge if its cosine along it is less
 LEVEL = 1e-6  # n is level with an edge, or along a cylinder, to rounding
 ENOUGH = 1e-8  # radians: after a turn that is smaller only rounding is left
-ROUNDING = 1e-5  # radians: turns that are smaller and no longer shrink are rounding, of float32 at the most
+ROUNDING = 1e-5  # radians: smaller turns that no longer shrink are rounding; float32's are as large as this
 SETTLED = 1e-3  # radians: after a turn that is smaller it is known where along the edge the furthest point is
 ALONG = 0.9  # cosine to an end's normal from which on the end is tried
 PARALLEL = 1e-6  # the square of a sine below which two edges are one
@@ -202,7 +202,7 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
 
 
 def _lies_flat(s: _Shapes, k: int, n: Vec, sides: list[Scalar]) -> Mask:
-    """Mask: an end of this shape, a cylinder, touches the other in one point, so that n is the cylinder's axis."""
+    """Return where an end of shape k, a cylinder, touches the other in one point, so that n is the cylinder's axis."""
     if s.rims[k] is False:
         return False
     hull, other = s.hulls[k], s.hulls[1 - k]
@@ -222,7 +222,7 @@ def _spot(s: _Shapes, n: list[Scalar], at: _Feature) -> list[Scalar]:
     slid, room = _Levels(s, n, at.sides).slid(w)
     ends = [add(s.one.centre, _end(s.one, n)), add_scaled(s.two.centre, _end(s.two, n), -1.0)]
     for edge, side, x, most in zip(s.edges, at.sides, slid, room, strict=True):
-        share = x * edge.half / maximum(most, MINVAL)  # of what two parallel edges slide along each other
+        share = x * edge.half / maximum(most, MINVAL)  # its share, where two parallel edges slide along each other
         where = select(absolute(side) < 0.5, share, _place(side, edge.half))
         k = 0 if edge.of_one else 1
         ends[k] = add_scaled(ends[k], edge.axis, where if edge.of_one else -where)
@@ -268,7 +268,7 @@ def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tupl
 
 
 def _furthest(s: _Shapes, n: Vec, at: _Feature) -> list[Scalar]:
-    """The furthest point of C along n, in the middle of edges and ends that n is level with, without skins."""
+    """Return the furthest point of C along n, in the middle of edges and ends that n is level with, without skins."""
     w = _corner(s, at.sides)
     for hull, flat in zip(s.hulls, at.flats, strict=True):
         w = add(w, choose(flat, zeros(3), _end(hull, n)))  # for the second shape this takes off its end against n
@@ -284,12 +284,12 @@ def _corner(s: _Shapes, sides: list[Scalar]) -> list[Scalar]:
 
 
 def _place(side: Scalar, half: Scalar) -> Scalar:
-    """Where on a straight axis a side is."""
+    """Return where on a straight axis a side is."""
     return select(side > 0.5, half, select(side < -0.5, -half, 0.0))
 
 
 def _end(hull: Hull, n: Vec) -> list[Scalar]:
-    """The point of an ellipsoid that is furthest along n, from its centre."""
+    """Return the point of an ellipsoid that is furthest along n, from its centre."""
     if all(map(is_zero, hull.radii)):
         return zeros(3)
     local = _reach(hull, n)
@@ -298,12 +298,12 @@ def _end(hull: Hull, n: Vec) -> list[Scalar]:
 
 
 def _reach(hull: Hull, n: Vec) -> list[Scalar]:
-    """The direction n in the hull's axes, each times the radius there."""
+    """Return the direction n in the hull's axes, each component times the radius there."""
     return [dot(axis, n) * r for axis, r in zip(hull.axes, hull.radii, strict=True)]
 
 
 def _bend(s: _Shapes, n: Vec, t: Vec) -> list[Scalar]:
-    """How fast the furthest point of C changes where n turns towards t."""
+    """Return how fast the furthest point of C changes if n turns towards t."""
     total = zeros(3)
     for hull in s.hulls:
         if all(map(is_zero, hull.radii)):
@@ -317,7 +317,7 @@ def _bend(s: _Shapes, n: Vec, t: Vec) -> list[Scalar]:
 
 
 def _over(x: Scalar, y: Scalar) -> Scalar:
-    """x / y; 0 where y is."""
+    """Return x / y; 0 where y is 0."""
     nothing: Mask = absolute(y) < MINVAL
     return select(nothing, 0.0, x / select(nothing, 1.0, y))
 

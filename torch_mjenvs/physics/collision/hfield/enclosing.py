@@ -68,12 +68,12 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 
 
 def _towards(furthest: Furthest, x: list[Scalar]) -> Point:
-    """The furthest point of C from x on, towards the origin."""
+    """Return the furthest point of C from x on, towards the origin."""
     return furthest(scale(x, -1.0 / maximum(norm(x), MINVAL)))
 
 
 def _of_two(p: Point, q: Point) -> list[Any]:
-    """The mean of two points nearest to the origin: how many of them it needs, these (filled up to 3), and the mean."""
+    """Return the mean of two points nearest to the origin: how many it needs, these (filled up to 3), and the mean."""
     way = sub(q[:3], p[:3])
     share = -dot(p[:3], way) / maximum(dot(way, way), MINVAL * MINVAL)
     between = logical_and(share > 0.0, share < 1.0)
@@ -82,7 +82,7 @@ def _of_two(p: Point, q: Point) -> list[Any]:
 
 
 def _of_three(p: Point, q: Point, r: Point) -> list[Any]:
-    """The mean of three points nearest to the origin, in the form of `_of_two`."""
+    """Return the mean of three points nearest to the origin, in the form of `_of_two`."""
     n = cross(sub(q[:3], p[:3]), sub(r[:3], p[:3]))
     square = maximum(dot(n, n), MINVAL * MINVAL)
     at = scale(n, dot(n, p[:3]) / square)
@@ -104,7 +104,7 @@ def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) 
     """
 
     def sides(points: list[Point]) -> list[list[Scalar]]:
-        """For each point the distance of the others' plane from the origin, and its normal away from the point."""
+        """Return for each point how far the others' plane is from the origin, and its normal away from the point."""
         out = []
         for k in range(4):
             a, b, c = (points[j][:3] for j in range(4) if j != k)

@@ -157,7 +157,7 @@ def _best_edges(
 
 
 def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
-    """The unit normal of axis i of the first box and j of the second, without its component along i, which is 0.
+    """Return the unit normal of the first box's axis i and the second's j, without its component along i, which is 0.
 
     Then a mask of the worlds where there is one.
     """
@@ -167,7 +167,7 @@ def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
 
 
 def _entry(table: Vec, k: Scalar) -> Scalar:
-    """The entry table[k] for a k that is a scalar."""
+    """Return the entry table[k] for a k that is a scalar."""
     out = table[-1]
     for n in range(len(table) - 2, -1, -1):
         out = select(k < n + 0.5, table[n], out)
@@ -225,7 +225,7 @@ def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: S
 
 
 def _doubtful(n: Vec) -> list[Mask]:
-    """Masks of the worlds where n's second component is next to nothing, or if that is not, its third."""
+    """Return masks of the worlds where n's second component is next to 0 or, if that is not, its third."""
     first = absolute(n[1]) < SIGNLESS
     return [first, logical_and(absolute(n[2]) < SIGNLESS, logical_not(first))]
 
@@ -341,5 +341,5 @@ def _gathered(ring: Ring, most: int) -> Ring:
 
 
 def _apart(a: Vec, b: Vec) -> Scalar:
-    """The squared distance of two points."""
+    """Return the squared distance of two points."""
     return dot(sub(a, b), sub(a, b))

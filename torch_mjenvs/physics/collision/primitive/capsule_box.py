@@ -88,7 +88,10 @@ def _nearest_end(s: _Segment) -> _End:
 
 
 def _along_face(s: _Segment, end: _End) -> tuple[Mask, Scalar]:
-    """A mask for the second contact, and how far along the axis it is: where the segment leaves the face, or ends."""
+    """Return a mask for the second contact, and how far along the axis it is.
+
+    It is where the segment leaves the face, or ends.
+    """
     to = select(end.t > 0.0, -1.0, 1.0)
     p = add_scaled(s.c, s.a, end.t)
     way: Scalar = 2.0 * s.h
@@ -144,7 +147,7 @@ def _nearer(one: _Edge, two: _Edge) -> _Edge:
 
 
 def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """The squared distance of an edge along axis k, the nearest points t and y, and y before it was held to the edge.
+    """Return the squared distance of an edge along axis k, the nearest points t and y, and y before it was held.
 
     Seen along the edge it is a point, and t is where the segment comes nearest to it. If one of the points is held at
     an end, the other one is the nearest to that.
@@ -168,7 +171,7 @@ def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar
 
 
 def _along_edge(s: _Segment, edge: _Edge) -> tuple[Mask, Scalar]:
-    """A mask for the second contact of a segment along an edge, and how far along the axis it is."""
+    """Return a mask for the second contact of a segment along an edge, and how far along the axis it is."""
     lengths = [absolute(a) for a in s.a]
     spans = [2.0 * size / maximum(length, TINY) for size, length in zip(s.sizes, lengths, strict=True)]
     # for each axis, whether the segment leads away from the corner: up if the edge is below, or down if it is above

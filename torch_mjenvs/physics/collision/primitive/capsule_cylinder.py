@@ -121,7 +121,7 @@ class _Pair:
     near: Scalar  # a gap beyond which nothing is looked for
 
     def given(self) -> list[Scalar]:
-        """All of its numbers in a list."""
+        """Return all of its numbers in a list."""
         return [*self.c, *self.a, self.reach, self.radius, self.half]
 
 
@@ -133,7 +133,7 @@ def _from_outside(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     """
 
     def slope(t: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-        """Half the squared distance at t, and its first and second derivative."""
+        """Return half the squared distance at t, and its first and second derivative."""
         out, off, rise, above, up = _beyond(s, t)
         bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
@@ -269,7 +269,7 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec, ended: list[Scalar]) -> list[Scalar]:
 
 
 def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[End]]:
-    """Mask: the capsule lies on an end of the cylinder. Then its two contacts there: dist, n and point of each.
+    """Return where the capsule lies on an end of the cylinder, and its two contacts there: dist, n and point of each.
 
     What lies there is the segment, moved by the capsule's radius along the part of n that is across it.
     """

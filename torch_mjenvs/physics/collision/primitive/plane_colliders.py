@@ -117,6 +117,6 @@ def find_plane_mesh(plane: Geom, geom: Geom) -> Found:
 
 
 def _seen_from(plane: Geom, shape: Geom) -> tuple[Vec, Scalar]:
-    """The plane's normal n in the shape's axes (3), and the height h of the shape's centre above the plane, metres."""
+    """Return the plane's normal n in the shape's axes (3), and the height h of the shape's centre above it, metres."""
     n = [dot(column(shape.mat, k), plane.axis) for k in range(3)]
     return n, dot(sub(shape.centre, plane.centre), plane.axis)

@@ -137,7 +137,7 @@ class ContactGroup:
         ]
 
     def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
-        """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
+        """Return the places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
         g = self.batch
         places = [g.dof(i, c) for c in range(g.most)]
         return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
@@ -169,7 +169,7 @@ class ContactGroup:
         )  # fmt: skip
 
     def _force(self, i: Any, x: Any) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self.cone(i).push(self._residual(i, x))[0]
 
     def _jacobian(self, i: Any) -> list[list[Scalar]]:

@@ -46,8 +46,8 @@ from .records import Records
 class Couples:
     """The couples of bodies that contacts have, each with its blocks of dofs in order, in tables for loops.
 
-    of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many they are. signs:
-    for each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
+    of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many it has. signs: for
+    each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
     alike: in every couple, both bodies' motion axes are seen from one origin, or the first body is the world.
     """
 
@@ -220,20 +220,20 @@ class ContactPool(Constraint):
         )  # fmt: skip
 
     def force(self, i: Any, x: Array) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self.cone(i).push(self.residual(i, x))[0]
 
     def residual(self, i: Any, x: Array) -> list[Scalar]:
-        """The residual J a + y0 of contact i along its axes (condim). x: a as `of_dofs` gives it."""
+        """Return the residual J a + y0 of contact i along its axes (condim). x: a as `of_dofs` gives it."""
         (y,) = self._times(i, [x])
         return [one + y0 for one, y0 in zip(y, self.y0[i], strict=True)]
 
     def cone(self, i: Any) -> Cone:
-        """The cone of contact i."""
+        """Return the cone of contact i."""
         return cone_of(self.m, self.found.at(i, "friction"), self.found.at(i, "D"), ContactBound(False))
 
     def where(self, i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-        """The distance of contact i, its point from the origins of the trees of both bodies, and its frame."""
+        """Return the distance of contact i, its point from the origins of the trees of both bodies, and its frame."""
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
@@ -243,7 +243,7 @@ class ContactPool(Constraint):
         return [(self.m.geom_bodyid[p.geom1], self.m.geom_bodyid[p.geom2]) for p in self.pairs]
 
     def number(self, i: Any) -> Any:
-        """The place of contact i in MuJoCo's order, among those of the pool."""
+        """Return the place of contact i in MuJoCo's order, among those of the pool."""
         return self.slots.place(i)
 
     def _per_contact(self, values: Sequence[Any], i: Any) -> Any:
@@ -251,7 +251,7 @@ class ContactPool(Constraint):
         return values[place] if isinstance(place, int) else Table(values)[place]
 
     def _lines(self, i: Any) -> list[list[list[Scalar]]]:
-        """The lines of contact i, of the second body and of the first: see `body_contacts`."""
+        """Return the lines of contact i, of the second body and of the first: see `body_contacts`."""
         _, arms, axes = self.where(i)
         return lines_of((arms[0], arms[1]), axes, self.condim)
 
@@ -277,7 +277,7 @@ class ContactPool(Constraint):
         return [row[SIDE * k : SIDE * k + SIDE] for k in range(self.condim)]
 
     def _times(self, i: Any, xs: Sequence[Array]) -> list[list[Scalar]]:
-        """The products of the Jacobian of contact i with some vectors (condim each)."""
+        """Return the products of the Jacobian of contact i with some vectors (condim each)."""
 
         def add(b: Any, carry: list[list[Scalar]]) -> list[list[Scalar]]:
             mine, I, out = self._entries(i, b), self._block(i, b), []

@@ -85,11 +85,11 @@ class PairBatch:
         return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
-        """The place in `dofs` of the k-th dof of contact i."""
+        """Return the place in `dofs` of the k-th dof of contact i."""
         return self.per_contact([own[k] for own in self.own], i)
 
     def sign(self, i: Any, k: int) -> Any:
-        """The sign of the k-th dof of contact i."""
+        """Return the sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
 
@@ -164,7 +164,7 @@ def _very_many(m: Model) -> int:
 
 
 def _is_plain(bound: ContactBound) -> bool:
-    """True where nothing is softened, and it is known beforehand whether Newton steps are to be repeated."""
+    """Return whether nothing is softened, and it is known beforehand if Newton steps are to be repeated."""
     return isinstance(bound.needs_refinement, bool) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
 
 
@@ -184,5 +184,5 @@ def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
 
 
 def field_of(m: Model, pair: Pair) -> int:
-    """The height field that the pair touches, or -1."""
+    """Return the height field that the pair touches, or -1."""
     return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1

@@ -39,13 +39,13 @@ class PerPair:
         self.rows = None if is_number(*values) else Array(values)
 
     def of_contact(self, i: Any) -> Scalar:
-        """The number of contact i's pair."""
+        """Return the number of contact i's pair."""
         if self.rows is None:
             return self.batch.per_contact(self.values, i)
         return self.rows[self.batch.per_contact(range(len(self.values)), i)]
 
     def of_pair(self, i: Any) -> Scalar:
-        """The number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
+        """Return the number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
         if self.rows is not None:
             return self.rows[i]
         return self.values[i] if isinstance(i, int) else Table(self.values)[i]
@@ -243,11 +243,11 @@ class PairTables:
         return dist, list(self.arms(i, p)), frame
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
-        """The rows of contact i at a distance."""
+        """Return the rows of contact i at a distance."""
         return ContactRow(TableRow(self, i), dist)
 
     def invweight(self, i: Any) -> Scalar:
-        """The inverse inertia of a row of contact i."""
+        """Return the inverse inertia of a row of contact i."""
         if self._by_body is None:
             return PerPair(self.batch, [x.invweight for x in self._rows]).of_contact(i)
         places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
@@ -257,7 +257,7 @@ class PairTables:
         return maximum((one + two) * share, MINVAL)
 
     def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
-        """The two geoms of contact i, as seen from the origin of the second one's tree."""
+        """Return the two geoms of contact i, as seen from the origin of the second one's tree."""
         one, two = (self._geom(side, i) for side in (0, 1))
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
@@ -274,12 +274,12 @@ class PairTables:
         return self.batch.per_contact(self._places[side], i)
 
     def _offset(self, i: Any) -> list[Scalar]:
-        """The vector from the origin of the second geom's tree to that of the first's (3)."""
+        """Return the vector from the origin of the second geom's tree to that of the first's (3)."""
         one, two = (self._poses.at(self._pose_at(side, i), "origin") for side in (0, 1))
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list[Mask]:
-        """Mask, as a list of one: the boxes around the two geoms of pair i meet."""
+        """Return where the boxes around the two geoms of pair i meet: a mask, as a list of one."""
         one, two = (
             (
                 x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),
@@ -291,7 +291,7 @@ class PairTables:
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
     def _rods_meet(self, i: Any) -> list[Mask]:
-        """Mask, as a list of one: the rods around the two geoms of pair i meet."""
+        """Return where the rods around the two geoms of pair i meet: a mask, as a list of one."""
         return [rods_meet(*self._geoms(i), self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
@@ -307,11 +307,11 @@ class PairTables:
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
     def _dist(self, i: Any, k: int) -> Scalar:
-        """The distance of pair i's contact k."""
+        """Return the distance of pair i's contact k."""
         return self._found.at(part(i, k, self.n), "dist") if self._by_part else self._found.at(i, (k, 0))
 
     def _spot(self, i: Any) -> list[Scalar]:
-        """The collider's spot of contact i."""
+        """Return the collider's spot of contact i."""
         if self._by_part:
             return self._found.at(i, "spot")
         # the second contact's numbers stand behind the first's

@@ -21,7 +21,7 @@ class Records:
     columns: dict[Hashable, int | slice]
 
     def at(self, i: Any, name: Hashable) -> Any:
-        """The scalar, or list of scalars, that row i has under the name."""
+        """Return the scalar, or list of scalars, that row i has under the name."""
         return self.rows[i, self.columns[name]]
 
 

@@ -157,15 +157,15 @@ class WorldBatch:
         )  # fmt: skip
 
     def _force(self, motion: Array, i: Any) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self._cone(i).push(self._residual(motion, i))[0]
 
     def _residual(self, motion: Array, i: Any) -> list[Scalar]:
-        """The residual J a + y0 of contact i along its axes (condim)."""
+        """Return the residual J a + y0 of contact i along its axes (condim)."""
         return add(self._along(motion, i), self.rows.at(i, "y0"))
 
     def _along(self, motion: Array, i: Any) -> list[Scalar]:
-        """The motion of contact i's point along its axes (condim)."""
+        """Return the motion of contact i's point along its axes (condim)."""
         r, sign = self.rows.at(i, "r"), self._per_pair(self.signs, i)
         return along(r, self._frame(i), self.tables.batch.condim, sign, self._of_body(motion, i))
 
@@ -173,7 +173,7 @@ class WorldBatch:
         return [self.rows.at(i, k) for k in range(3)]
 
     def _of_body(self, motion: Array, i: Any) -> list[Scalar]:
-        """The spatial motion of contact i's body."""
+        """Return the spatial motion of contact i's body."""
         return motion[self._per_pair(self.places, i), :]
 
     def _cone(self, i: Any) -> Cone:

@@ -79,7 +79,7 @@ class EllipticCone:
         return force, weight
 
     def rows(self, y: list[Scalar]) -> list[Any]:
-        """The residual e along the normal, and x = friction y along the other axes."""
+        """Return the residual e along the normal, and x = friction y along the other axes."""
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
     def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
@@ -110,7 +110,7 @@ class EllipticCone:
         ]
 
     def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
-        """Compute what is out of place where a contact slides both before and now, to the rounding of that difference.
+        """Compute what is out of place where a contact slides both before and now, with only its own rounding.
 
         step: the change of x. p is its part across u, and T has grown by `longer` more than the part along u.
         """

@@ -62,7 +62,7 @@ class Pyramid:
         return force, weight
 
     def edges(self, y: list[Scalar]) -> list[Scalar]:
-        """The force of each row at residuals y."""
+        """Return the force of each row at residuals y."""
         return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
     def rows(self, y: list[Scalar]) -> list[Any]:

@@ -79,7 +79,7 @@ class SpringPyramid(Pyramid):
         return self._forces(y, pressed, self._shifts(y), share)
 
     def _forces(self, y: list[Scalar], pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
-        """The force of each row at residuals y. share: D / (K + p D)."""
+        """Return the force of each row at residuals y. share: D / (K + p D)."""
         f = []
         for s, p in zip(shifts, pressed, strict=True):
             others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
@@ -88,10 +88,10 @@ class SpringPyramid(Pyramid):
         return f
 
     def _shifts(self, y: list[Scalar]) -> list[Scalar]:
-        """The shift s of each row, in the order of `Pyramid`'s rows."""
+        """Return the shift s of each row, in the order of `Pyramid`'s rows."""
         return [s for mu, x in zip(self.friction, y[1:], strict=True) for s in (mu * x, -(mu * x))]
 
 
 def curvature(weight: list[list[Scalar]], v: list[Scalar]) -> Scalar:
-    """The product v'Wv of a stiffness W along the axes."""
+    """Return the product v'Wv of a stiffness W along the axes."""
     return sum_of(x * dot(row, v) for x, row in zip(v, weight, strict=True))

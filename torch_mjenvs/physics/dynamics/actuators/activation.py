@@ -43,7 +43,7 @@ def activation_rate(m: Model, i: int, act: Scalar, ctrl: Scalar) -> Scalar:
 
 
 def next_activation(m: Model, i: int, act: Scalar, rate: Scalar) -> Scalar:
-    """The activation after a time step at this rate, within its range. mj_nextActivation."""
+    """Return the activation after a time step at this rate, within its range. mj_nextActivation."""
     act = act + rate * dynamics_of(m, i).duration(m.timestep, m.actuator_dynprm[i])
     return clip(act, *m.actuator_actrange[i]) if m.actuator_actlimited[i] else act
 
@@ -101,7 +101,7 @@ def nearest_turn(m: Model, i: int, target: Scalar, length: Scalar) -> Scalar:
 
 
 def _is_servo(m: Model, i: int, angle: Angle) -> Mask:
-    """True if actuator i is a position servo of this angle, which `servo_angle` gave."""
+    """Return where actuator i is a position servo of this angle, which `servo_angle` gave."""
     servo = absolute(m.actuator_gainprm[i][0] + m.actuator_biasprm[i][1]) <= 0.0
     return logical_and(servo, *(absolute(x) <= 0.0 for x in angle.others))
 

@@ -72,7 +72,7 @@ def actuation(m: Model, d: Data) -> None:
 
 
 def _ctrl(m: Model, d: Data, i: int) -> Scalar:
-    """The control that actuator i follows, held in its range."""
+    """Return the control that actuator i follows, held in its range."""
     given = control(m, d, i)
     return clip(given, *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else given
 
@@ -92,7 +92,7 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
-    """Gain times control or activation, plus bias, before any range."""
+    """Return gain times control or activation, plus bias, before any range."""
     if m.actuator_disabled[i]:
         return 0.0
     gain, bias, moving = GAINS[m.actuator_gaintype[i]], BIASES[m.actuator_biastype[i]], _moving(d, i)
@@ -103,12 +103,12 @@ def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
 
 
 def _moving(d: Data, i: int) -> tuple[Scalar, Scalar]:
-    """Length and velocity of actuator i."""
+    """Return length and velocity of actuator i."""
     return d.actuator_length[i], d.actuator_velocity[i]
 
 
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
-    """The derivative of the force by the actuator's velocity. mjd_actuator_vel.
+    """Return the derivative of the force by the actuator's velocity. mjd_actuator_vel.
 
     It is 0 where the force, or that on its joint or tendon, is clamped to its range. For actuators on a tendon: it is 0
     for all of them if their total, after each was clamped to its own forcerange, is at an end of the tendon's

@@ -39,8 +39,9 @@ def of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 def _of_pose(m: Model, d: Data, site: int, reference: int, gear: Vec) -> tuple[Scalar, Row]:
-    """The site's position and orientation (as a rotation vector) in the frame of the reference site, times the gear.
+    """Return length and moment of a site's pose in the frame of a reference site.
 
+    The length is the site's position and orientation (as a rotation vector) in that frame, times the gear.
     As in MuJoCo, rates leave out that the reference turns.
     """
     length: Scalar = 0.0
@@ -88,6 +89,6 @@ def of_crank(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 def _apart(m: Model, d: Data, one: int, other: int) -> list[Scalar]:
-    """The vector from one site to another, in world axes."""
+    """Return the vector from one site to another, in world axes."""
     origins = (m.body_originid[m.site_bodyid[s]] for s in (one, other))
     return sub(add(d.site_xrel[other], between(d, *origins)), d.site_xrel[one])
