@@ -95,7 +95,7 @@ def dynamics_of(m: Model, i: int) -> Dynamics:
 
 
 def may_be_servo(m: Model, i: int) -> bool:
-    """Return whether actuator i may be a position servo: a fixed gain with an affine bias of the opposite slope."""
+    """Return whether actuator i may be a position servo: to MuJoCo, fixed gain and affine bias of opposite slope."""
     law = m.actuator_gaintype[i], m.actuator_biastype[i]
     return law == (GainType.FIXED, BiasType.AFFINE) and dynamics_of(m, i).set_point
 
