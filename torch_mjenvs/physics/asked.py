@@ -16,7 +16,7 @@ from .params import Columns
 from .world_params import param_buffers
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
-SENSOR = "sensor:"  # and a name: an output of that sensor alone
+SENSOR = "sensor:"  # followed by a name: an output of that sensor alone
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Derivatives of a step by the state, the controls and the parameters it starts from: mjd_transitionFD, but exact.
 
 The step is recorded as usual, and its derivatives next to it, in forward mode (`compiler.derivatives`). The solver's
-search has none: its solution has that of the equation which it solves.
+search is not differentiated: the derivative of its solution follows from the equation that it solves.
 
-Changes of positions are rotation vectors where positions are quaternions, in the body's frame: tangents, of which there
-are as many as velocities. Rows and columns are in MuJoCo's order: positions (nv), velocities (nv), activations (na).
+Where positions are quaternions, their changes are rotation vectors in the body's frame: tangents, of which there are as
+many as velocities. Rows and columns are in MuJoCo's order: positions (nv), velocities (nv), activations (na).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Linearization(NamedTuple):
     asked for, each flat and one after the other; n = 2 nv + na.
 
     A: (..., n, n). B: (..., n, nu). P: (..., n, np). C: (..., ny, n). D: (..., ny, nu). Without parameters np is 0,
-    without outputs ny.
+    without outputs ny is 0.
     """
 
     A: torch.Tensor
@@ -42,7 +42,7 @@ class Linearization(NamedTuple):
 
 
 def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec, params: Vec = ()) -> dict[Expr, Tangent]:
-    """Return the tangents of a state, its controls and parameters by themselves, by column of (A, B, P)."""
+    """Return the tangents of a state, controls and parameters with respect to themselves, by column of (A, B, P)."""
     found: dict[Any, Tangent] = {}
     linear, quats = _positions(m)
     for q, v in linear:
@@ -59,9 +59,9 @@ def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec, params: Vec = ())
 def jacobian(
     m: Model, at: dict[Expr, Tangent], state: tuple[Vec, Vec, Vec], outputs: Vec = ()
 ) -> dict[str, list[list[Scalar]]]:
-    """Return the matrices of `Linearization`, row by row, of a state and outputs made of what has these `seeds`.
+    """Return the matrices of `Linearization`, row by row, of a state and outputs.
 
-    state: (qpos, qvel, act).
+    at: the `seeds` of the values from which these were computed. state: (qpos, qvel, act).
     """
     qpos, qvel, act = state
     tangents = Tangents(at)
@@ -91,7 +91,10 @@ def jacobian(
 
 
 def along(given: Mapping[str, Vec], dots: Mapping[str, Vec], state: Sequence[Vec]) -> list[list[Scalar]]:
-    """Return the tangents of the parts of a state, by those of what is given by name, from which it was made."""
+    """Return the tangents of the parts of a state, from the tangents `dots` of the values `given` that it depends on.
+
+    given, dots: vectors by name.
+    """
     at: dict[Any, Tangent] = {x: {0: dot} for name in given for x, dot in zip(given[name], dots[name], strict=True)}
     tangents = Tangents(at)
     return [[tangent.get(0, 0.0) for tangent in tangents.of(part)] for part in state]
@@ -109,7 +112,7 @@ def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
 
 
 def refuse(m: Model) -> None:
-    """Raise UnsupportedModel, naming it, for what of a model has no derivative, or none yet."""
+    """Raise UnsupportedModel for a feature of the model that has no derivatives, or none yet; the message names it."""
     if not m.nv:
         raise UnsupportedModel(f"{_CANNOT}no degrees of freedom: nothing in it moves")
     if m.noslip_iterations:
@@ -121,7 +124,7 @@ def refuse(m: Model) -> None:
 
 
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
-    """Return the error for what `refuse` did not find, and the graph's derivatives did."""
+    """Return the error for a feature that `refuse` did not find, but the differentiation of the graph did."""
     kinds = ", ".join(dict.fromkeys(_kind(m, pair) for pair in m.pairs))
     has = [f"contacts of {kinds}"] * bool(kinds) + [f"{m.ntendon} tendons"] * bool(m.ntendon) + [f"{m.nv} dofs"]
     return UnsupportedModel(f"{_CANNOT}one of {', '.join(has)}: {why}")

@@ -47,7 +47,7 @@ TENDONS = (
     "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_range", "tendon_armature", "wrap_prm",
 )  # fmt: skip
 EQUALITIES = ("eq_solref", "eq_solimp")
-PAIRS = ("pair_friction",)  # of <contact><pair>, which owes nothing to geom_friction
+PAIRS = ("pair_friction",)  # of <contact><pair>, which does not depend on geom_friction
 VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES + PAIRS
 
 NOT_NEGATIVE = (
@@ -55,7 +55,7 @@ NOT_NEGATIVE = (
     "geom_friction", "pair_friction", "tendon_damping", "tendon_frictionloss", "tendon_armature",
 )  # fmt: skip
 WHERE_THERE = ("dof_frictionloss", "tendon_frictionloss", "tendon_armature")  # only where the model has some
-RANGES = {  # and what says where they are in use
+RANGES = {  # each with the field that says where it is in use
     "jnt_range": "jnt_limited",
     "tendon_range": "tendon_limited",
     "actuator_ctrlrange": "actuator_ctrllimited",
@@ -219,7 +219,7 @@ class Columns:
     def derive(self, columns: Vec) -> list[Scalar]:
         """Return the derived columns from a world's parameters. mj_setConst.
 
-        The last one is NaN where the parameters are impossible, else 0.
+        The last one, `poison`, is NaN where the parameters are impossible, else 0.
         """
         given, world = self.given(columns), _replaced(self.model, self.values(columns))
         found = set_const(world) if len(self.derived) > 1 else {}
@@ -319,7 +319,7 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
         new[name] = (getattr(m, name)[0], *new[name][1:])
     for name in new.keys() & set(SOLIMPS):  # the power is structure
         new[name] = tuple((*row[:4], usual[4]) for row, usual in zip(new[name], getattr(m, name), strict=True))
-    if "wrap_prm" in new:  # of geoms it is the side site
+    if "wrap_prm" in new:  # for a geom this is the number of its side site
         geoms, kinds = (WrapType.SPHERE, WrapType.CYLINDER), zip(new["wrap_prm"], m.wrap_prm, m.wrap_type, strict=True)
         new["wrap_prm"] = tuple(usual if kind in geoms else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
@@ -328,9 +328,9 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
             new[name] = tuple(x if x is y else tuple(_unit(x)) for x, y in zip(new[name], usual, strict=True))
     moved = {name for name in new if not _is_still(m, name, new[name])}
     if moved & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
-        new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
+        new["dof_simplenum"] = (0,) * m.nv  # no body's inertia is known to be diagonal in its dofs
     if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
-        # where it may vanish is not known beforehand
+        # it is not known beforehand where a pivot may vanish
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
     return dataclasses.replace(m, nominal=m.nominal or m, **new)
 

@@ -44,7 +44,7 @@ FWD_VELOCITY: tuple[Stage, ...] = (
     com_vel,  # velocities of bodies
     tendon_vel,  # velocities of tendons, and their springs and dampers
     tendon_bias,  # what tendons with armature add to `bias`
-    contact_moment,  # ... of actuators that have a body stick to others
+    contact_moment,  # the moments of actuators that make a body stick to others
     transmission,  # lengths and velocities of actuators, and what they move
     adhesion,  # the pull of contacts that adhere
     passive,  # springs, dampers, gravity compensation, fluid, adhesion
@@ -82,7 +82,7 @@ STAGES: tuple[Stage, ...] = (*FORWARD, *ON_DEMAND)
 
 OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sensors, if any ask for it
 
-# What mj_step2 computes, beside sensors, and mj_step1 leaves as it is
+# What mj_step2 computes, sensors apart, and mj_step1 leaves as it is
 LATE: tuple[Stage, ...] = (
     *FWD_ACTUATION, newton, no_slip, smooth_acceleration, constraint_force, rne_post_constraint, com_acc, com_force,
 )  # fmt: skip

@@ -59,12 +59,12 @@ def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     return full
 
 
-OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
+OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on: the model's sizes
 
 
 INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
-RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # of which parameters reset makes them
+RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # the parameters to which reset sets them
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:
@@ -123,7 +123,8 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
 def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Program:
     """Record one step of the model, and the derivatives of it and of the outputs: see `derivatives.Linearization`.
 
-    params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
+    params: the parameters that vary by which to differentiate. Raises UnsupportedModel, which names the feature of the
+    model that has no derivatives.
     """
     precision = PRECISIONS[dtype].differentiable
     derivatives.refuse(asked.model)
@@ -157,7 +158,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
 
 
 def _linearize_buffers(asked: Asked, params: tuple[str, ...]) -> tuple[list[Buffer], list[Buffer]]:
-    """Return the buffers that a state is read from, and those of the next one and of matrices that are not empty."""
+    """Return the buffers that a step is read from, and those of the next state and of matrices that are not empty."""
     reads = [b for b in replace(asked, outputs=()).buffers() if b.size]
     sizes = {name: rows * columns for name, (rows, columns) in _matrices(asked, params).items()}
     made = [replace(b, name=f"new_{b.name}") for b in reads if b.name in ("qpos", "qvel", WARM, "act")]
@@ -185,7 +186,7 @@ class _Linearize:
 
 
 def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, torch.Tensor]) -> Simulation:
-    """Make a Simulation from its arguments, whose worlds are as these buffers have them."""
+    """Make a Simulation from its arguments, and copy these buffers into its own."""
     out = kind(*made)
     for name, x in buffers.items():
         out._buffers[name].copy_(x)
@@ -301,7 +302,7 @@ class Simulation(Varied):
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse attributes that no step would read. A user's subclass may have attributes of its own.
 
-        What was changed in place, as by `sim.qvel += 1`, is already there.
+        A change in place, as by `sim.qvel += 1`, is already made: setting the same tensor again is no error.
         """
         theirs = type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
         made = "_written" in self.__dict__
@@ -328,7 +329,7 @@ class Simulation(Varied):
         """Compute the outputs for the present state and `ctrl`, advancing nothing. mj_forward."""
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
-        if self._forward is None:  # most only step
+        if self._forward is None:  # most users only step
             self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
@@ -361,8 +362,8 @@ class Simulation(Varied):
         those of the worlds. The call changes nothing. The kernel is built on first use, which may take many times as
         long as for a step.
 
-        Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape, an unknown
-        output or a parameter that does not vary here.
+        Raises UnsupportedModel, which names the feature of the model that has no derivatives; ValueError for a wrong
+        shape, an unknown output or a parameter that does not vary here.
         """
         nstep, key = as_count("nstep", nstep), (self._varying(_names(params)), _names(outputs))
         self._follow()
@@ -413,8 +414,8 @@ class Simulation(Varied):
         clip_adjoint: the greatest length of the adjoint of a world's state after a step (positions, velocities and
         activations together) in the backward pass; a longer one is scaled down. None: gradients are exact.
 
-        Raises UnsupportedModel in backward, naming what of the model has no gradients; ValueError for another shape,
-        a parameter that does not vary here or a bound that is not positive.
+        Raises UnsupportedModel in backward, which names the feature of the model that has no gradients; ValueError for
+        a wrong shape, a parameter that does not vary here or a bound that is not positive.
         """
         nstep, m, given_params = as_count("nstep", nstep), self.model, dict(params or {})
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)

@@ -49,7 +49,8 @@ def step(
 
     def observe(d: Data, seen: list[list[Scalar]]) -> list[list[Scalar]]:
         def wrenches(_: list[list[Scalar]]) -> list[list[Scalar]]:
-            rne_post_constraint(m, d)  # and not d.cfrc_ext, which would be computed outside this block: in every step
+            # called here so that it runs in this block only; reading d.cfrc_ext first would compute it in every step
+            rne_post_constraint(m, d)
             found: list[list[Scalar]] = d.cfrc_ext
             return found
 
@@ -65,7 +66,8 @@ def step(
         at, speed, warmstart, act = start
         d = forward_at(at, speed, warmstart, act)
         qpos, qvel, act = euler(m, d)
-        keeps = kept_after(m, d, qpos)  # here, as what it reads of d would else be computed in the block of `observe`
+        # before `observe`, in whose block the fields of d that this reads would be computed otherwise
+        keeps = kept_after(m, d, qpos)
         last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
     last.kept = kept
     return State(qpos, qvel, last.qacc, act, last, keeps)
@@ -107,7 +109,7 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
     pushes = last.kept | pushes
     ahead = 1.0 if m.integrator == "rk4" else 0.0
     d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, ahead=ahead, **pushes)
-    if last.cfrc_ext is None:  # loops of contacts as they are, and not as they were listed for the solver
+    if last.cfrc_ext is None:  # loops compute contacts anew, instead of reading the lists made for the solver
         d.constraints = [c.recomputed() for c in d.constraints]
     else:
         d.cfrc_ext = last.cfrc_ext
@@ -116,7 +118,7 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
     qpos, qvel, warmstart, act = last.start
     given = {"ctrl": ctrl, "precision": precision, **pushes}
     first = Data(m, qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, act=act, **given)
-    left = Data(m, qpos=last.qpos, qvel=last.qvel, act=last.act, **given)  # beside d, whose stages read d's own fields
+    left = Data(m, qpos=last.qpos, qvel=last.qvel, act=last.act, **given)  # not d itself, since d's stages read d
     left.take(STAGE_OF, d)
     left.take(OF_SENSORS, first)
     left.qacc = last.mean_qacc

@@ -34,7 +34,9 @@ def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 def taken(asked: Asked) -> list[Buffer]:
-    """Return the buffers from which a step is computed. Users have rows; a warm start is ours, as a step has it."""
+    """Return the buffers from which a step is computed. Users' tensors have a row for each world; the warm start is our
+    own, in the form that a step has it.
+    """
     return [replace(b, rows=b.name != WARM) for b in asked.buffers() if b.name != "derived" and b.size]
 
 
@@ -57,9 +59,9 @@ def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def program(asked: Asked, dtype: str, kind: str) -> Program:
-    """Record one step that leaves what its adjoint starts from, or that adjoint, or the step's tangents.
+    """Record one step that leaves what its adjoint starts from, or that adjoint, or the step's tangents, by kind.
 
-    Raises UnsupportedModel, naming what of the model has none.
+    Raises UnsupportedModel, which names the feature of the model that has no derivatives.
     """
     m, precision = asked.model, PRECISIONS[dtype]
     if kind != STEP:

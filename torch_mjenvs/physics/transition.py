@@ -65,8 +65,8 @@ def transition(
 class Taken:
     """A step that was taken, whose adjoints are wanted: all that it started from, and where its solver ended.
 
-    model: makes the model of parameters and of what is derived from them. ended: the accelerations at which the solver
-    ended, as `transition` gives them. pushes: further fields of `Data`, such as xfrc_applied.
+    model: makes the model from parameters and what is derived from them. ended: the accelerations at which the solver
+    ended, as `transition` returns them. pushes: further fields of `Data`, such as xfrc_applied.
     """
 
     model: Callable[[list[Scalar], list[Scalar]], Model]
@@ -101,7 +101,9 @@ def _pulled(
     bars: Sequence[list[Scalar]],
     solutions: Sequence[Solved] = (),
 ) -> dict[str, list[Scalar]]:
-    """Return the adjoints of what is given by name, by those of what was made of it in the present region."""
+    """Return the adjoints of what is given by name, from the adjoints `bars` of the `values` that were computed from it
+    in the present region.
+    """
     roots = [pair for xs, ys in zip(values, bars, strict=True) for pair in zip(xs, ys, strict=True)]
     inputs: list[Any] = [x for xs in given.values() for x in xs]
     found = iter(Adjoints(inputs, solutions).of(roots))
@@ -109,7 +111,7 @@ def _pulled(
 
 
 def _own(xs: list[Scalar]) -> list[Scalar]:
-    """Return the same numbers as nodes of the present region, by which there can be adjoints in it."""
+    """Return the same numbers as nodes of the present region, so that there can be adjoints by them in it."""
     return [fresh("add", x, 0.0) for x in xs]
 
 
@@ -117,7 +119,7 @@ BEGAN = ("rate", "qacc", "act_dot")  # what a stage of Runge-Kutta starts from; 
 
 
 def _adjoint_of_rk4(m: Model, step: Taken, bars: Sequence[list[Scalar]]) -> dict[str, list[Scalar]]:
-    """Return what `adjoint` does, by one loop over the stages, and one back, whose code is that of one evaluation."""
+    """Return what `adjoint` does, by one loop over the stages and one back, each with the code of one evaluation."""
     n, nv, start = evaluations(m), m.nv, step.start
     solved = Array([step.ended[nv * i : nv * (i + 1)] for i in range(n)])
     last, began = _stages_there(m, step, solved)
@@ -196,9 +198,9 @@ def _stages_back(
 
 
 def _ended(m: Model, d: Data, ended: list[Scalar]) -> Solved:
-    """Have d's solver have ended at these accelerations, and return the equations that they solve."""
+    """Set d as if its solver had ended at these accelerations, and return the equations that they solve."""
     gradient, solve = optimum(m, d, ended)
-    values: list[Any] = _own(ended)  # of which the residual is not made
+    values: list[Any] = _own(ended)  # nodes of their own, of which the residual is not made
     d.qacc_solver, d.qacc, d.slips = values, values, []
     return Solved(values, gradient, solve)
 

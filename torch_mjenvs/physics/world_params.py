@@ -43,7 +43,7 @@ class Params:
         self._params.copy_(nominal[:, None].expand_as(self._params))
         kernel = set_const_kernel(columns, str(self._params.dtype).removeprefix("torch."), self._params.device)
         self._set_const = kernel.bind({"params": self._params, "derived": self._derived})
-        self._followed = -1  # the version of the parameters that the derived columns are of
+        self._followed = -1  # the version of the parameters to which the derived columns belong
         self.follow()
 
     @property

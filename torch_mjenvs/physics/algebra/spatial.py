@@ -20,7 +20,7 @@ Vec = Sequence[Scalar]
 
 MINVAL = 1e-15  # mjMINVAL
 MAXVAL = 1e10  # mjMAXVAL
-ROUNDING = 1e-14  # how far from 0 or 1 the rounding of a rotation's entries may take it
+ROUNDING = 1e-14  # how far from 0 or 1 rounding may take an entry of a rotation
 IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
@@ -59,7 +59,7 @@ def scale(a: Vec, s: Scalar) -> list[Scalar]:
 
 
 def add_scaled(a: Vec, b: Vec, s: Scalar) -> list[Scalar]:
-    """a + s b."""
+    """Return a + s b."""
     return [x + y * s for x, y in zip(a, b, strict=True)]
 
 

@@ -1,7 +1,7 @@
-"""Boxes around geoms: a look at whether two may touch at all, far cheaper than to find out where.
+"""Boxes around geoms, which tell whether two may touch at all far more cheaply than a search for where they do.
 
-A table is far from filling its bounding sphere, and so is a link of an arm. Two boxes that a face of either keeps apart
-hold nothing that touches.
+A table is far from filling its bounding sphere, and so is a link of an arm. If a face of one box keeps the two boxes
+apart, the geoms in them do not touch.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Box:
 
 
 def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
-    """The boxes around these geoms; none at all where a geom has no end or a size varies from world to world."""
+    """Return the boxes around these geoms; none at all if a geom has no end or a size varies from world to world."""
     found = {geom: _box_around(m, geom) for geom in geoms}
     return {geom: box for geom, box in found.items() if box} if all(found.values()) else {}
 
 
 def _box_around(m: Model, geom: int) -> Box | None:
-    """The smallest box around a geom along its own axes; None as for `boxes_around`."""
+    """Return the smallest box around a geom along its own axes; None if there is none: see `boxes_around`."""
     if m.geom_type[geom] == GeomType.MESH:
         ends = [(min(xs), max(xs)) for xs in zip(*mesh_of(m, geom).vertices, strict=True)]
         return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
@@ -45,7 +45,7 @@ def _box_around(m: Model, geom: int) -> Box | None:
 
 
 def boxes_meet(one: tuple[Vec, Vec, Vec], two: tuple[Vec, Vec, Vec], margin: Scalar) -> Mask:
-    """Mask of the worlds where no face of either box keeps the two apart by the margin or more, metres.
+    """Return the mask of the worlds where no face of either box keeps the two apart by the margin or more, metres.
 
     A box: its middle (3), its axes as a matrix (9), half of its lengths (3).
     """

@@ -83,7 +83,7 @@ class Candidate:
     _data: Data
 
     def near(self, gap: Scalar = 0.0) -> Mask:
-        """Mask of the worlds where bounding spheres may meet; True if that is no cheaper to know than the distance.
+        """Return the mask of the worlds where bounding spheres may meet; True if that costs as much as the distance.
 
         gap: how much further than the margin to look, metres.
         """
@@ -92,20 +92,20 @@ class Candidate:
         return self.bounds_meet(gap)
 
     def bounds_meet(self, gap: Scalar = 0.0) -> Mask:
-        """Mask of the worlds where bounding spheres, or that of geom2 and its ground, come within margin and gap."""
+        """Return where bounding spheres, or geom2's sphere and its ground, come within margin and gap: a mask."""
         kind = self._model.geom_type[self.pair.geom1]
         if kind == GeomType.PLANE:
             return self._bound_meets_plane(gap)
         return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet(gap)
 
     def _bound_meets_plane(self, gap: Scalar) -> Mask:
-        """Mask of the worlds where geom2's bounding sphere comes within margin and gap of the plane geom1."""
+        """Return the mask of worlds where geom2's bounding sphere comes within margin and gap of the plane geom1."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
         return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + (contact_param(m, self.pair).margin + gap)
 
     def _spheres_meet(self, gap: Scalar) -> Mask:
-        """Mask of the worlds where the bounding spheres of two geoms, neither endless, come within margin and gap."""
+        """Return where the bounding spheres of two geoms, neither endless, come within margin and gap: a mask."""
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
@@ -115,7 +115,7 @@ class Candidate:
         return dot(apart, apart) < maximum(reach, 0.0) * reach
 
     def _bound_meets_field(self) -> Mask:
-        """Mask of the worlds where geom2's bounding sphere comes within the margin of the box around a height field."""
+        """Return where geom2's bounding sphere comes within margin and gap of the box around a height field: a mask."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         param = contact_param(m, self.pair)
         reach = bound_of(m, g2) + param.margin + param.gap
@@ -147,7 +147,7 @@ class Candidate:
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
     def _as_placed(self, dist: Scalar, spot: list[Scalar]) -> Scalar:
-        """Return the distance at a spot, which changes as that which `place` reads there."""
+        """Return the distance at a spot, with the derivatives of the distance that `place` reads there."""
         collider, (one, two) = collider_of(self._model, self.pair), self._geoms()
 
         def given() -> list[Scalar]:
@@ -182,7 +182,7 @@ def candidates_of(m: Model, d: Data, pairs: Sequence[Pair]) -> list[Candidate]:
 
 
 def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
-    """The vector from the origin of geom2's tree to that of geom1's (3)."""
+    """Return the vector from the origin of geom2's tree to that of geom1's (3)."""
     one, two = (m.body_originid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2))
     return between(d, two, one)
 

@@ -19,10 +19,10 @@ from ..model.hfield import Ground
 from .solids import Solids
 
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
-CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
+CROSSING = 1e-5  # share of the radii; a smaller distance of two axes may be float32's rounding, and gives no direction
 NEVER = 1e10  # a distance at which nothing acts
-LEANING = 3e-4  # of two rods' sizes: more than `_nearest` is off where they are parallel, and than rounding
-SLACK = 1e-5  # of what is measured: more than rounding makes of a distance
+LEANING = 3e-4  # share of two rods' sizes: more than the error of `_nearest` if they are parallel, and than rounding
+SLACK = 1e-5  # share of what is measured: more than the rounding of a distance
 
 Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); normal from geom1 to geom2, two tangents
 
@@ -60,10 +60,10 @@ class Geom(Protocol):
         """The height field that the pair touches, if there is one."""
 
     def along(self, x: Scalar) -> Vec:
-        """The point at x on the axis, where x is a constant."""
+        """Return the point at x on the axis, where x is a constant."""
 
     def point(self, x: Vec) -> Vec:
-        """The point at x, from the centre in the geom's own axes."""
+        """Return the point at x, from the centre in the geom's own axes."""
 
 
 Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
@@ -127,8 +127,9 @@ def find_rods(one: Geom, two: Geom) -> Found:
 
 
 def _nearest(one: Geom, two: Geom) -> tuple[list[Scalar], Mask, Scalar, Scalar, Scalar]:
-    """Positions s and t of the nearest points of two segments, and the mask of those that are parallel: there s and t
-    are as near as `LEANING` allows. Then the product of both axes, and theirs with the way between the centres.
+    """Return positions s and t of the nearest points of two segments, and the mask of the worlds where these are
+    parallel: there s and t are right to `LEANING`. Then the product of both axes, and that of each with the way between
+    the centres.
     """
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
@@ -142,7 +143,7 @@ def _nearest(one: Geom, two: Geom) -> tuple[list[Scalar], Mask, Scalar, Scalar, 
 
 
 def rods_meet(one: Geom, two: Geom, margin: Scalar) -> Mask:
-    """Mask of the worlds where the rods around two geoms come within the margin, metres.
+    """Return the mask of the worlds where the rods around two geoms come within the margin, metres.
 
     A rod is all that is within a radius of a segment: a capsule is one, and a cylinder is inside of one.
     """
@@ -175,7 +176,7 @@ def _gap(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[list[Scalar], list[S
 
 
 def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar) -> list[Scalar]:
-    """Positions s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    """Return positions s and t where the overlap of two parallel segments ends, in the first's direction `end`."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first
     inside = s2 * end <= l1
@@ -188,10 +189,11 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
-    """The normal apart / |apart|; where that is nothing, the common normal of the axes, and if there is none, x.
+    """Return the normal apart / |apart|; if `apart` is 0, the common normal of the axes; if there is none, x.
 
-    Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
-    below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
+    `apart` is 0 for capsules whose axes lie in one plane, as long as they cross. MuJoCo takes a length below mjMINVAL
+    for 0. Here the limit is `crossing`, below which `apart` has the direction of the common normal anyway if both
+    points are inside of their segments.
     """
     spare = normalize(cross(a1, a2), [1.0, 0.0, 0.0])
     spare = choose(dot(apart, spare) < -MINVAL, scale(spare, -1.0), spare)
@@ -201,8 +203,8 @@ def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> 
 def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
     """Make a frame of a unit normal, with the first tangent nearest to `along`, or else to y or z: mju_makeFrame.
 
-    Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
-    a tangent from its opposite.
+    If the model leaves the first tangent one direction or its opposite, it is a constant: a friction pyramid does not
+    tell a tangent from its opposite.
     """
     if along is None:
         steep = absolute(n[1]) < 0.5

@@ -18,9 +18,9 @@ class ContactParam:
 
     friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
 
-    solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
+    solreffriction: what an elliptic cone uses in place of solref along the axes of friction; (0, 0) means solref.
 
-    adhesion: the force with which each contact pulls, in the gap, too, N.
+    adhesion: the force with which each contact pulls, also in the gap, N.
 
     direct: solref is (-stiffness, -damping) instead of (time constant, damping ratio).
     """
@@ -36,10 +36,10 @@ class ContactParam:
 
 
 def contact_param(m: Model, pair: Pair) -> ContactParam:
-    """Parameters of a pair's contacts: mj_contactParam.
+    """Return the parameters of a pair's contacts: mj_contactParam.
 
-    A <contact><pair> says all of them. Else the geom of higher priority decides; where there is none, friction is the
-    greater one, and the rest is mixed.
+    A <contact><pair> says all of them. Otherwise the geom of higher priority decides; if priorities are equal, friction
+    is the greater one, and the rest is mixed.
     """
     geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair
     if k >= 0:
@@ -83,7 +83,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
 
 
 def _share(solmix1: float, solmix2: float) -> float:
-    """The weight of the first geom's solref and solimp."""
+    """Return the weight of the first geom's solref and solimp."""
     if solmix1 < MINVAL or solmix2 < MINVAL:
         return 0.5 if solmix1 < MINVAL and solmix2 < MINVAL else float(solmix2 < MINVAL)
     return solmix1 / (solmix1 + solmix2)

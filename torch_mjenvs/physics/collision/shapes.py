@@ -1,6 +1,6 @@
-"""The shapes that can touch: `SHAPES` has all that is known of one, `COLLIDERS` of two. There is no other place.
+"""The shapes that can touch: `SHAPES` has all that is known of a shape, and `COLLIDERS` all that is of a pair of them.
 
-Keys are mjtGeom, and of pairs in the order of the types.
+Keys are mjtGeom, and for pairs two of them in ascending order.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Shape:
 
     name: in messages. nsize: how many numbers of geom_size it has.
 
-    size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
-    has to be known beforehand.
+    size: the numbers that colliders use, from geom_size in a world and in the model. The latter decides what has to be
+    known beforehand.
 
-    hull: its furthest points, as `convex.Hull` goes by them.
+    hull: the numbers that give `convex.Hull` its furthest points.
 
     surface: points that stand for the surface, in the geom's axes. See `invweight`.
     """
@@ -87,7 +87,7 @@ class Collider:
 
     @property
     def searches(self) -> bool:
-        """True if it finds contacts in loops or blocks, so that `place` says how they change."""
+        """True if it finds contacts in loops or blocks, so that their derivatives come from `place`."""
         return self.many or self.hulls
 
     def found(self, one: Geom, two: Geom, ncon: int) -> Found:
@@ -101,7 +101,7 @@ class Collider:
         return out
 
     def whole(self, mat: list[Scalar]) -> list[Scalar]:
-        """A geom's orientation (9), as it is; TypeError where the collider is axial."""
+        """Return a geom's orientation (9), as it is; raise TypeError if the collider is axial."""
         if self.axial:
             raise TypeError(
                 f"{self.find.__name__} or {self.place.__name__} asks for a geom's `mat` or `point`, but its entry in "
@@ -111,12 +111,12 @@ class Collider:
 
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
-    """Half the length of a capsule's segment, metres; 0 for one that is a sphere to MuJoCo."""
+    """Return half the length of a capsule's segment, metres; 0 for one that is a sphere to MuJoCo."""
     return size[1] if (2 * nominal[1]) ** 2 >= MINVAL else 0.0
 
 
 def _rod_surface(radius: Scalar, half: Scalar) -> list[list[Scalar]]:
-    """Points of a rod's surface: four around each of its ends (8 x 3)."""
+    """Return points of a rod's surface: four around each of its ends (8 x 3)."""
     around = [(radius, 0.0), (-radius, 0.0), (0.0, radius), (0.0, -radius)]
     return [[x, y, end] for end in (half, -half) for x, y in around]
 
@@ -126,12 +126,12 @@ def _corners(size: Size) -> list[list[Scalar]]:
 
 
 def _tips(size: Size) -> list[list[Scalar]]:
-    """The ends of an ellipsoid's three axes (6 x 3)."""
+    """Return the ends of an ellipsoid's three axes (6 x 3)."""
     return [[side * size[k] if j == k else 0.0 for j in range(3)] for k in range(3) for side in (-1.0, 1.0)]
 
 
 def _hull(box: Size = (0.0, 0.0, 0.0), radii: Size = (0.0, 0.0, 0.0), skin: Scalar = 0.0) -> dict[str, Scalar]:
-    """The `Shape.hull` of a box with an ellipsoid about each of its corners and a round skin about all."""
+    """Return the `Shape.hull` of a box with an ellipsoid about each of its corners and a round skin about all."""
     parts = {
         f"{name}_{axis}": x
         for name, three in (("box", box), ("radius", radii))
@@ -217,7 +217,7 @@ _FIELD_ROD = replace(_FIELD, find=field_colliders.find_rod_on_field, place=field
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
-    """One collider for all these pairs, which share loops."""
+    """Return one collider for all these pairs, which share loops."""
     return dict.fromkeys(pairs, replace(collider, loop=collider))
 
 
@@ -252,17 +252,17 @@ COLLIDERS = {
 
 
 def collider_of(m: Model, pair: Pair) -> Collider:
-    """The collider of the pair's two shapes."""
+    """Return the collider of the pair's two shapes."""
     return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
 
 
 def most_contacts(m: Model, pair: Pair) -> int:
-    """The most points in which the pair's geoms can touch."""
+    """Return the most points in which the pair's geoms can touch."""
     return ground_of(m, [pair]).contacts if m.geom_type[pair.geom1] == HFIELD else collider_of(m, pair).ncon
 
 
 def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
-    """The height field that all these pairs touch."""
+    """Return the height field that all these pairs touch."""
     field = m.hfields[m.geom_dataid[pairs[0].geom1]]
     params = [contact_param(m, pair) for pair in pairs]
     reaches = [bound_of(m, pair.geom2) + p.margin + p.gap for pair, p in zip(pairs, params, strict=True)]
@@ -270,14 +270,14 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
 
 
 def mesh_of(m: Model, geom: int) -> Mesh:
-    """The mesh that a geom is."""
+    """Return the mesh that a geom is."""
     mesh = m.meshes[m.geom_dataid[geom]]
     assert mesh, "only meshes that may touch are read"
     return mesh
 
 
 def bound_of(m: Model, geom: int) -> Scalar:
-    """The radius of the geom's bounding sphere, metres."""
+    """Return the radius of the geom's bounding sphere, metres."""
     if m.geom_type[geom] == MESH:
         return mesh_of(m, geom).radius
     bound = SHAPES[m.geom_type[geom]].bound
@@ -286,7 +286,7 @@ def bound_of(m: Model, geom: int) -> Scalar:
 
 
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
-    """The numbers of a geom's size that the collider goes by, by name."""
+    """Return the numbers of a geom's size that the collider goes by, by name."""
     shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
     cells = solids_of(m.meshes).of[m.geom_dataid[geom]] if shape is SHAPES[MESH] else NO_CELLS
     if collider.hulls:
@@ -297,6 +297,6 @@ def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
 
 
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
-    """True where the pair may touch in more than one point."""
+    """Return whether the pair may touch in more than one point."""
     may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
     return may and (m.multiccd or not (collider.hulls or collider.ccd))

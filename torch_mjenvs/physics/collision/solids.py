@@ -1,9 +1,9 @@
 """Tables of the vertices and faces of all meshes and of a box, which the colliders of convex shapes share.
 
-The furthest vertex in a direction is looked for among a few. The sphere of directions is cut into cells, and of each
-cell it is known beforehand which vertices may be the furthest in one of its directions: so it is the furthest of all,
-and a mesh of 2,000 vertices costs little more than one of 20. (MuJoCo climbs from vertex to vertex, which takes longer
-where each world is somewhere else.)
+The furthest vertex in a direction is sought among a few. The sphere of directions is cut into cells, and it is known
+beforehand which vertices may be the furthest in any direction of a cell. So the vertex that is found is the furthest of
+all, and a mesh of 2,000 vertices costs little more than one of 20. (MuJoCo climbs from vertex to vertex, which takes
+longer if each world is somewhere else.)
 
 Vertices and faces have numbers that count through all meshes. The first eight and six are those of a box, whose
 vertices are multiplied by its half sizes.
@@ -37,7 +37,7 @@ class Cells(NamedTuple):
 
 NONE = -1.0
 FARTHEST = 1e10
-NO_CELLS = Cells(0.0, 0.0)  # of what has no vertices: the first cell of all is empty
+NO_CELLS = Cells(0.0, 0.0)  # for shapes without vertices: the first cell of all is empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Solids:
     around: Table  # of each vertex, first and number of `corners`
     corners: Table  # the face; the vertex before this one in it: an edge leads there; `Face.spans`, or NONE
     faces: Table  # normal; first and number of `rims`
-    rims: Table  # vertices of a face, seen from outside with the clock
+    rims: Table  # vertices of a face, clockwise as seen from outside
     of: dict[int, Cells]  # of each mesh
     most_likely: int  # the most in a cell, around a vertex, in a face
     most_around: int
@@ -58,7 +58,7 @@ class Solids:
 
 
 def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
-    """The number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, from above or below."""
+    """Return the number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, above or below."""
     half = 0.5 * side
     reach = half / (absolute(n[0]) + absolute(n[1]) + absolute(n[2]))
     row, column = (floor(maximum(minimum(half + x * reach, side), 0.0)) for x in n[:2])
@@ -67,7 +67,7 @@ def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
 
 
 def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
-    """The vertex of a mesh that is furthest in a direction in its own axes, and its number; 0 where there is none."""
+    """Return a mesh's vertex that is furthest in a direction in its own axes, and its number; 0 where there is none."""
     first, count = solids.cells[cell_of(*cells, n)]
 
     def look(k: Any, best: list[Scalar]) -> list[Scalar]:
@@ -105,7 +105,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     for start, mesh in lists:
         for face in mesh.faces:
             rim = face.rim
-            for (v, before), span in zip(_sides(rim), face.spans, strict=True):  # they come with the clock
+            for (v, before), span in zip(_sides(rim), face.spans, strict=True):  # they come clockwise
                 others = [float(start + x) for x in span] + [NONE] * (3 - len(span))
                 corners[start + v].append((float(len(faces)), float(start + before), *others))
             faces.append((*face.normal, float(len(rims)), float(len(rim))))
@@ -133,7 +133,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
 
 
 def _box() -> Mesh:
-    """A box as a mesh with half sizes of 1.
+    """Make a box as a mesh with half sizes of 1.
 
     Corners are numbered by the signs of x, y and z, as bits; faces and their corners are in MuJoCo's order.
     """
@@ -150,8 +150,8 @@ def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
     """Find the vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
     points = np.array(mesh.vertices)
     side = int(np.clip(2 * round(len(points) ** 0.5 / 2), 2, FINEST))
-    # Corners of cells on the octahedron; what is off it is pulled to its rim. Beyond the last
-    # cells is one more row, for coordinates of 1.
+    # Corners of cells on the octahedron; those off it are pulled to its rim. Beyond the last cells is one more row, for
+    # coordinates of 1.
     u, v = np.meshgrid(*2 * [np.linspace(-1.0, 1.0 + 2.0 / side, side + 2)], indexing="ij")
     off = np.maximum(np.abs(u) + np.abs(v), 1.0)
     level = np.stack([u / off, v / off, np.maximum(1.0 - np.abs(u) - np.abs(v), 0.0)], -1)
@@ -166,8 +166,8 @@ def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
 def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
     """Find the points that may be the furthest in some direction between the four corners of a cell, for each cell.
 
-    A point is not among them where another one is further along all four corners, as it then is further between them.
-    Others that are looked at are the furthest ones in some directions of the cell.
+    A point is left out if another one is further along all four corners, since that one is then further everywhere
+    between them. Each point is compared with those that are the furthest in some directions of the cell.
     """
     near = _no_further_than_neighbours(points, mesh, cells)
     across = np.linspace(0.0, 1.0, SAMPLES)
@@ -184,10 +184,10 @@ def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarra
 
 
 def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
-    """Find the points that no neighbour shows not to be the furthest in any direction of a cell, for each cell.
+    """Find for each cell the points that may be the furthest in one of its directions, as far as neighbours tell.
 
     All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
-    further than its neighbours: so it is not p where a neighbour q is further along n by more than spread |q - p|.
+    further than its neighbours. So it is not p if a neighbour q is further along n by more than spread |q - p|.
     """
     middles = cells.mean(1)
     middles /= np.linalg.norm(middles, axis=1, keepdims=True)

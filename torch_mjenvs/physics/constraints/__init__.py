@@ -2,12 +2,12 @@
 
     rows                                   what every constraint is; MuJoCo's reference and impedance
     laws, scalar_row                       what a row costs; a row by itself
-    limits, friction, equality             such rows: of joints and tendons; `couplings` and `welds` make the equalities
+    limits, friction, equality             constraints of such rows; `couplings` and `welds` make the equalities
     softening                              which rows are softened, to what, and why
     invweight                              the inverse inertia that a geom's surface meets
     contact_row, surface                   what a contact's rows are made of; how surfaces that move change them
     cones/                                 what a contact costs
-    limbs                                  rows that couple limbs, where they act in no world of a vector
+    limbs                                  stand-ins for rows that couple limbs, where none acts in a vector of worlds
     contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
     batch/                                 contacts of many pairs of one kind, in loops
 """
@@ -59,7 +59,7 @@ def make_constraint(m: Model, d: Data) -> None:
 
 @stage(reads="precision origin frame geom_xrel geom_xmat candidates", computes="ncon")
 def count_contacts(m: Model, d: Data) -> None:
-    """Count the contacts that mj_collision detects: those within a gap, too, which do not act."""
+    """Count the contacts that mj_collision detects, including those within the gap, which do not act."""
     alone, grouped, pools = _divided(m, d)
     d.ncon = 0.0
     for c in (*alone, *candidates_of(m, d, m.idle_pairs)):
@@ -87,7 +87,7 @@ def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]], list
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:
-    """Make the equalities that are active, or may be where the caller says which are: mj_instantiateEquality."""
+    """Make the active equalities or, if d.eq_active is given, all, each masked by its flag: mj_instantiateEquality."""
     out = []
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:

@@ -1,6 +1,6 @@
 """The pull of contacts that adhere: mj_adhesion.
 
-The rows of such a contact push that much more (see `contacts`), so that it gives way as without the pull.
+The rows of such a contact push harder by as much (see `contacts`), so that it gives way as it would without the pull.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .contact_force import Contacts
 
 @stage(reads="constraints odof", computes="qfrc_adhesion")
 def adhesion(m: Model, d: Data) -> None:
-    """Compute d.qfrc_adhesion, the pull of contacts along their normals, in the gap, too. mj_adhesion."""
+    """Compute d.qfrc_adhesion, the pull of contacts along their normals, also of those in the gap. mj_adhesion."""
     d.qfrc_adhesion = zeros(m.nv)
     if not m.passive or all(is_zero(contact_param(m, pair).adhesion) for pair in m.pairs):
         return

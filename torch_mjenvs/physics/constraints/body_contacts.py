@@ -21,7 +21,7 @@ from .rows import Hessian
 
 @dataclass(frozen=True)
 class Side:
-    """One of a contact's two bodies: the one that moves the point, and the dofs that move it but not the other.
+    """One side of a contact: the body that moves the point there, and the dofs that move it but not the other side.
 
     sign: +1 for the body that the normal points to, else -1.
     """
@@ -35,8 +35,8 @@ class Side:
 class BodyContact(ContactForce):
     """A contact of two moving bodies.
 
-    sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
-    the origins of the trees of the first body and of the second.
+    sides: that of the second body, then that of the first. lines: for each side, a line for each axis (condim).
+    arms: the point, from the origins of the trees of the first body and of the second.
     """
 
     sides: tuple[Side, Side]
@@ -60,7 +60,7 @@ class BodyContact(ContactForce):
 
 @dataclass
 class BodyContacts(Contacts):
-    """The contacts between moving bodies, with their rows of the Jacobian in the Hessian one by one."""
+    """The contacts between moving bodies. Each adds the products of its rows of the Jacobian to the Hessian."""
 
     contacts: Sequence[BodyContact]
 
@@ -102,7 +102,7 @@ def _add_rows(c: BodyContact, d: Data, a: Vec, gradient: list[Scalar], hessian: 
 
 
 def along(lines: list[list[list[Scalar]]], sides: tuple[Side, Side], motion: list[list[Scalar]]) -> list[Scalar]:
-    """The relative motion of the two bodies along each line (condim)."""
+    """Return the relative motion of the two bodies along each line (condim)."""
     body2, body1 = (side.body for side in sides)
     if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
         apart = sub(motion[body2], motion[body1])
@@ -113,14 +113,14 @@ def along(lines: list[list[list[Scalar]]], sides: tuple[Side, Side], motion: lis
 def lines_of(
     arms: tuple[list[Scalar], list[Scalar]], frame: list[list[Scalar]], condim: int
 ) -> list[list[list[Scalar]]]:
-    """Make `BodyContact.lines` of a point with these arms from the first and the second body's tree."""
+    """Make `BodyContact.lines` of a point. arms: the point from the origins of the first and the second body's tree."""
     arm1, arm2 = arms
     turning = [[*axis, 0.0, 0.0, 0.0] for axis in frame[: max(condim - 3, 0)]]
     return [[cross(r, axis) + axis for axis in frame[:condim]] + turning for r in (arm2, arm1)]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
-    """Find the moving bodies of a contact of body1 and body2: the second first, to which the normal points."""
+    """Find the sides that move of a contact of body1 and body2: first that of body2, to which the normal points."""
     dofs1, dofs2 = dofs_of(m, body1), dofs_of(m, body2)
     sides = [
         Side(moving_body(m, body2), 1.0, tuple(v for v in dofs2 if v not in dofs1)),

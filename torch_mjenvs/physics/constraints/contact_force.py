@@ -20,7 +20,7 @@ from .rows import Constraint
 
 
 class Touch:
-    """One contact, or those of one pair that a loop goes over.
+    """One contact, or the contacts of one pair in a loop.
 
     bodies: of the pair's geom1 and geom2; the normal points from the first to the second.
     """
@@ -29,7 +29,7 @@ class Touch:
     bodies: tuple[int, int]
 
     def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
-        """Return `carry = do(contact, carry)`, done for each `ContactForce` in the worlds where it is active."""
+        """Run `carry = do(contact, carry)` for each `ContactForce`, in the worlds where it is active; return carry."""
         raise NotImplementedError
 
     @property
@@ -40,7 +40,7 @@ class Touch:
     def pull(
         self, m: Model, d: Data, force: Callable[[ContactForce], list[Scalar]], wrench: list[list[Scalar]]
     ) -> None:
-        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        """Add to `wrench` the wrenches on both bodies by the force of each contact along its axes (condim)."""
         touched = [(side, body) for side, body in enumerate(self.bodies) if body]
 
         def push(c: ContactForce, carry: list[list[Scalar]]) -> list[list[Scalar]]:
@@ -56,11 +56,13 @@ class Touch:
 
 @dataclass
 class ContactForce(Touch):
-    """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
+    """A contact that may touch. Where it is not `active`, what depends on the state is unspecified, or None in plain
+    Python.
 
-    number: its place among the pair's. bodies: of geom1 and geom2; the normal points from the first to the second.
-    frame: normal and two tangents. y0: along the axes (condim), which `pyramid` explains. refine: see
-    `Constraint.needs_refinement`. adhesion: the force by which it pulls; its cone pushes that much more.
+    number: its place among the pair's contacts. bodies: of geom1 and geom2; the normal points from the first to the
+    second. frame: normal and two tangents. y0: the constant of the residual along each axis (condim; see `pyramid`).
+    refine: see `Constraint.needs_refinement`. adhesion: the force with which it pulls; its cone pushes that much
+    harder.
     """
 
     active: Mask
@@ -79,11 +81,14 @@ class ContactForce(Touch):
         return len(self.cone.friction) + 1
 
     def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
-        """The motion of the point along the axes (condim), J x, where the bodies move by `motion`."""
+        """Return J x, the motion of the contact's point along the axes (condim) if the bodies move by `motion`."""
         raise NotImplementedError
 
     def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
-        """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
+        """Return the wrench (torque, force) on the second body by a force along the axes, about each tree's origin.
+
+        First about the origin of the first body's tree, then about that of the second's.
+        """
         raise NotImplementedError
 
     def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
@@ -94,15 +99,15 @@ class ContactForce(Touch):
         return False if self.refine is False else logical_and(self.active, self.refine)
 
     def points(self, m: Model, d: Data) -> list[list[Scalar]]:
-        """The contact's point, from the origins of the trees of the first body and of the second."""
+        """Return the contact's point, from the origins of the trees of the first body and of the second."""
         raise NotImplementedError
 
     def residual(self, motion: list[list[Scalar]]) -> list[Scalar]:
-        """The residual J a + y0 along the axes (condim)."""
+        """Return the residual J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
     def force(self, motion: list[list[Scalar]]) -> list[Scalar]:
-        """The force along the axes (condim), less what the contact pulls. mj_contactForce."""
+        """Return the force along the axes (condim), less the pull of adhesion. mj_contactForce."""
         pushed = self.cone.push(self.residual(motion))[0]
         return [pushed[0] - self.adhesion, *pushed[1:]] if self.adhesion else pushed
 
@@ -134,7 +139,7 @@ class Contacts(Constraint):
             c.pull(m, d, lambda c: c.force(motion), wrench)
 
     def add_adhesion(self, m: Model, d: Data, wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench`, by body, what contacts that adhere pull."""
+        """Add the pull of contacts that adhere to `wrench`, a list by body."""
         for c in self.contacts:
             if isinstance(c, ContactForce) and c.adhesion:
                 c.pull(m, d, lambda c: [-c.adhesion], wrench)
@@ -172,7 +177,7 @@ def body_motion(m: Model, d: Data, x: Vec) -> list[list[Scalar]]:
 
 
 def in_world(frame: list[list[Scalar]], force: list[Scalar]) -> list[Scalar]:
-    """Bring a vector given along n, t1, t2 into world axes; of lines, the wrench."""
+    """Bring a vector given along n, t1, t2 into world axes; given lines in place of axes, return the wrench."""
     out = zeros(len(frame[0]))
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))

@@ -17,14 +17,14 @@ from .listed import Listed
 
 @stage(reads="origin frame geom_xrel geom_xmat odof constraints candidates", computes="contact_moment")
 def contact_moment(m: Model, d: Data) -> None:
-    """Compute d.contact_moment, the moment of a pull on each body that an actuator has stick to others."""
+    """Compute d.contact_moment: for each body that an actuator makes stick to others, the moment of its pull."""
     targets = zip(m.actuator_trntype, m.actuator_trnid, strict=True)
     bodies = {target for kind, (target, _) in targets if kind == TrnType.BODY}
     d.contact_moment = {body: _moment(m, d, body) for body in sorted(bodies)}
 
 
 def _moment(m: Model, d: Data, body: int) -> Row:
-    """Compute the mean over the contacts of a body, those in the gap included, of how fast each closes, by each dof."""
+    """Compute for each dof how fast it closes a body's contacts: the mean over these, including those in the gap."""
 
     def touches(pair: Pair) -> bool:
         return body in bodies_of(m, pair)

@@ -14,7 +14,7 @@ from .rows import impedance, reference, row_stiffness
 
 
 class RowParam(Protocol):
-    """The numbers of which a contact's rows are made: of a pair (`PairRowParam`), or looked up in tables of pairs.
+    """The numbers from which a contact's rows are made: those of a pair (`PairRowParam`), or found in tables of pairs.
 
     margin: the distance from which the contact acts, m. solimp: MuJoCo's. invweight: the inverse inertia of a row. k,
     damping: stiffness and damping of the reference acceleration, damping along each axis.
@@ -38,7 +38,7 @@ class RowParam(Protocol):
 
 @dataclass(frozen=True)
 class PairRowParam:
-    """The `RowParam` of a pair, as numbers or one scalar each."""
+    """The `RowParam` of one pair."""
 
     margin: Scalar
     solimp: Sequence[Scalar]
@@ -48,7 +48,7 @@ class PairRowParam:
 
 
 class ContactRow:
-    """The rows of a contact at one distance, metres: D, and y0 where the axes move at some velocity."""
+    """The rows of a contact at one distance, metres: their stiffness D, and their y0 at a given velocity."""
 
     def __init__(self, param: RowParam, dist: Scalar):
         self.param = param
@@ -56,11 +56,11 @@ class ContactRow:
         self.imp = impedance(param.solimp, self.depth)
 
     def stiffness(self, give: Scalar = 0.0) -> Scalar:
-        """The stiffness D of each row, at the most 1 / give; of an elliptic cone, that of the normal."""
+        """Return the stiffness D of each row (of an elliptic cone, that of the normal), at most 1 / give."""
         return row_stiffness(self.imp, (1.0 - self.imp) * self.param.invweight, give)
 
     def y0(self, velocity: Sequence[Scalar]) -> list[Scalar]:
-        """The constant y0 of the residual along each axis (condim), from the velocity along each."""
+        """Return the constant y0 of the residual along each axis (condim), from the velocity along each."""
         y0 = [b * v for b, v in zip(self.param.damping, velocity, strict=True)]
         y0[0] = y0[0] + self.param.k * self.imp * self.depth
         return y0
@@ -86,22 +86,22 @@ def reference_of(m: Model, pair: Pair) -> tuple[Scalar, list[Scalar]]:
 
 
 def bodies_invweight(m: Model, pair: Pair) -> tuple[Scalar, Scalar]:
-    """The sum of both bodies' body_invweight0: of their centres of mass, and against turning."""
+    """Return the sums of both bodies' body_invweight0: for moving the centres of mass, and for turning."""
     weights = [m.body_invweight0[m.geom_bodyid[geom]] for geom in (pair.geom1, pair.geom2)]
     return weights[0][0] + weights[1][0], weights[0][1] + weights[1][1]
 
 
 def row_invweight(m: Model, pair: Pair) -> Scalar:
-    """The inverse inertia by which MuJoCo makes D of a row, its diagApprox; of an elliptic cone, of the normal."""
+    """Return the inverse inertia from which MuJoCo makes a row's D, its diagApprox; of elliptic cones, the normal's."""
     return maximum(bodies_invweight(m, pair)[0] * row_share(m, pair), MINVAL)
 
 
 def row_share(m: Model, pair: Pair) -> Scalar:
-    """The factor that friction adds to the inverse inertia of a pyramid's row."""
+    """Return the factor by which friction scales the inverse inertia of a pyramid's row."""
     mu = contact_param(m, pair).friction[0]
     return (1 + mu * mu) * 2 * mu * mu / m.impratio if pair.condim > 1 and m.cone == "pyramidal" else 1.0
 
 
 def is_elliptic(m: Model, pair: Pair) -> bool:
-    """True where the pair's contacts have an elliptic cone."""
+    """Return whether the pair's contacts have an elliptic cone."""
     return m.cone == "elliptic" and pair.condim > 1

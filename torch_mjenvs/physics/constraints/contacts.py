@@ -62,7 +62,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Wo
     if in_loop(m, candidate.pair):
         return [_loop(m, d, candidate, sides[0])]
     param = contact_param(m, candidate.pair)
-    held = param.adhesion and not is_zero(param.gap)  # in the gap, too
+    held = param.adhesion and not is_zero(param.gap)  # it pulls in the gap, too
     near = candidate.near(param.gap) if held else candidate.near()
     if near is True:  # nothing is saved by a block of its own
         places = [(c.dist, c.oarms) for c in candidate.contacts()]
@@ -95,7 +95,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Wo
     out: list[WorldContact | WorldContactLoop | BodyContact] = []
     for number, (dist, where) in enumerate(places):
         out.append(contact(maker, dist < param.margin, number, dist, where))
-    if held:  # where surfaces are apart nothing rubs
+    if held:  # in the gap there is no friction, since surfaces that are apart do not rub
         maker, reach = _Maker(m, d, dataclasses.replace(candidate.pair, condim=1)), param.margin + param.gap
         for number, (dist, where) in enumerate(places):
             out.append(contact(maker, logical_and(dist >= param.margin, dist < reach), number, dist, where))
@@ -141,12 +141,12 @@ class _Maker:
         self.friction, self.adhesion = param.friction[: pair.condim - 1], param.adhesion
 
     def row(self, distance: Scalar) -> tuple[Scalar, ContactRow]:
-        """The stiffness and the row at a distance."""
+        """Return the stiffness and the row at a distance."""
         row = ContactRow(self.param, distance)
         return row.stiffness(self.bound.give), row
 
     def y0(self, stiffness: Scalar, row: ContactRow, velocity: Sequence[Scalar]) -> list[Scalar]:
-        """Return the constant y0 along each axis. Adhesion shifts the normal's, as if the contact were less deep."""
+        """Return the constant y0 along each axis. Adhesion lowers the normal's: the cone pushes that much harder."""
         y0 = row.y0(velocity)
         if self.adhesion:
             y0[0] = y0[0] - self.adhesion * self.cone(stiffness).compliance
@@ -158,7 +158,7 @@ class _Maker:
     def on_world(
         self, side: Side, distance: Scalar, arm1: list[Scalar], arm2: list[Scalar], frame: list[list[Scalar]]
     ) -> tuple[list[Scalar], list[list[Scalar]], Scalar, list[Scalar]]:
-        """The place, the frame, the stiffness and y0 of a contact with the world."""
+        """Return the place, the frame, the stiffness and y0 of a contact with the world."""
         stiffness, row = self.row(distance)
         r = arm2 if side.sign > 0 else arm1
         velocity = world_contacts.along(r, frame, self.pair.condim, side.sign, self.d.ovel[side.body])
@@ -167,7 +167,7 @@ class _Maker:
 
 
 def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:
-    """Make the cone of a contact of this friction, with D of its rows; of an elliptic cone, D of the normal."""
+    """Make a contact's cone from its friction and the stiffness D of its rows (of an elliptic cone, of the normal)."""
     if m.cone == "elliptic" and friction:
         return EllipticCone(friction, D, friction[0] * friction[0] / m.impratio, bound.slip)
     return Pyramid(friction, D) if is_zero(bound.spring) else SpringPyramid(friction, D, bound.spring)

@@ -1,4 +1,4 @@
-"""Equalities of joints and of tendons, which hold one at a fixed place, or at a polynomial of another's.
+"""Equalities of joints and of tendons, which hold one at a fixed place, or at a polynomial of another one's place.
 
 mj_instantiateEquality (mjEQ_JOINT, mjEQ_TENDON). A place is counted from where it is at qpos0.
 """
@@ -23,9 +23,10 @@ from .softening import RowBound
 
 @dataclass
 class _Coupled:
-    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `ScalarRow`.
+    """A joint or a tendon.
 
-    moves: whether its rate is other than 0.
+    place: where it is. rate: the derivative of its place by each dof. weight: its inverse inertia. moves: mask of the
+    worlds where its rate is not 0. wrenches: as of `ScalarRow`.
     """
 
     place: Scalar

@@ -21,7 +21,7 @@ class Equality(Constraint):
     refine: Mask
 
     def __post_init__(self) -> None:
-        """Compute J'DJ, by row and column of the lower triangle, before the solver's loop: the same at every a."""
+        """Compute J'DJ, by row and column of the lower triangle, before the solver's loop, since no a changes it."""
         self.stiffness: dict[tuple[int, int], Scalar] = {}
         for row in self.rows:
             images = [(v, row.D * x) for v, x in row.jacobian.items()]
@@ -35,7 +35,7 @@ class Equality(Constraint):
         return [] if self.refine is False else [self.refine]
 
     def where(self, active: Scalar) -> Equality:
-        """Restrict it to the worlds where its flag is not 0; in the others its rows have no stiffness."""
+        """Return the equality as it acts where its flag is not 0: in the other worlds its rows have no stiffness."""
         on = absolute(active) > 0.0
         rows = [replace(row, law=TwoSided(select(on, row.D, 0.0))) for row in self.rows]
         return Equality(rows, logical_and(on, self.refine))

@@ -29,7 +29,7 @@ class FrictionLoss(ScalarRow):
         return self.law.way(self._residual(a))
 
     def held(self, where: Mask) -> FrictionLoss:
-        """Return the row such that it is taken to stick in these worlds, whatever the acceleration."""
+        """Return a copy of the row that counts as sticking in these worlds, whatever the acceleration."""
         return replace(self, law=replace(self.law, held=where))
 
 
@@ -38,8 +38,8 @@ def hold_turning(
 ) -> tuple[list[Constraint], list[Scalar]]:
     """Return the constraints for a Newton step from a, and which way each friction loss slides at a.
 
-    before: the same of the step before. A row sticks in so narrow a range of accelerations that full steps jump over
-    it, to and fro. So in worlds of the mask `when`, rows that turned in the step before are taken to stick.
+    before: which way each slid at the step before. A row sticks in so narrow a range of accelerations that full steps
+    jump over it, to and fro. So in worlds of the mask `when`, rows whose way has just reversed count as sticking.
     """
     ways: list[Scalar] = []
     out: list[Constraint] = []
@@ -74,7 +74,7 @@ def _row(
     m: Model, d: Data, jacobian: Row, solref: Vec, solimp: Vec, direct: bool,
     most: Scalar, bound: RowBound, wrenches: Mapping[int, list[Scalar]],
 ) -> FrictionLoss:  # fmt: skip
-    imp = impedance(solimp, 0.0)  # of a row without a position, which has no stiffness k either
+    imp = impedance(solimp, 0.0)  # the row has no position, and so no stiffness k either
     _, b = reference(solref, solimp, direct, m.timestep)
     D = bound.stiffness(imp)
     refine = bound.needs_refinement(d.precision, D, solimp)

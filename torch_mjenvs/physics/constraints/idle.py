@@ -1,6 +1,5 @@
-"""Contacts that mjData.contact lists and that have no force: in the gap, or of bodies that nothing moves apart.
-
-Those that adhere have one in the gap, too.
+"""Contacts in mjData.contact without a force: those in the gap, unless they adhere, and those of bodies that cannot
+move relative to each other.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  #
 
 
 def geom_invweight0(m: Model) -> Floats:
-    """The mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
+    """Return for each geom the mean of J M^-1 J' at qpos0, over points that stand for its surface and over directions.
 
-    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
+    It is 0 for a geom that touches nothing, and for a plane, which has no such points.
     """
     if m not in _kept:
         _kept[m] = _geom_invweight0(m)
@@ -44,7 +44,7 @@ def _mean(m: Model, d: Data, inverse: AnyFactor, geom: int, surface: list[list[S
 
 
 def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[Scalar]]:
-    """The Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
+    """Return the Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
     out = [zeros(m.nv) for _ in range(3)]
     while body:
         for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):

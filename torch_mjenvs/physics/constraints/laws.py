@@ -1,4 +1,4 @@
-"""Three convex laws of a row's cost at a residual, each quadratic piece by piece, with a continuous slope.
+"""Three convex laws for a row's cost at a residual, each piecewise quadratic with a continuous slope.
 
 Letters: e a residual; D its stiffness; v the rate of e along a line of the search, where it is e + alpha v.
 """
@@ -24,8 +24,9 @@ class Law(Protocol):
     def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         """Return `total` plus the row's cost at e + alpha v.
 
-        total: slope and curvature of the cost along the line, at alpha; the force that is out of place there, if each
-        row is taken to be in the piece of its cost in which it is at alpha 0; and the curvature at alpha 0.
+        total: slope and curvature of the cost along the line, at alpha; the force that is out of place there, which is
+        how far it is from the force if each row were still in the piece of its cost in which it is at alpha 0; and the
+        curvature at alpha 0.
         """
 
 
@@ -92,7 +93,7 @@ class Huber:
         at = before + self.D * (alpha * v)
         slope, change = clip(at, -most, most), self.D * v * v
         sticks = self._sticks(before)
-        expected = select(sticks, at, clip(before, -most, most))  # what slides, and which way, as at 0
+        expected = select(sticks, at, clip(before, -most, most))  # if it sticks or slides as at alpha 0
         return [
             total[0] + slope * v,
             total[1] + select(absolute(at) < most, change, 0.0),

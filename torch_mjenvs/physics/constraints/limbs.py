@@ -1,9 +1,9 @@
-"""Rows that couple limbs, in the solver's two loops: `Beside` the others in the first, and `Idle` in the second.
+"""Rows that couple limbs, in the solver's two loops: `Beside` the other rows in the first, and `Idle` in the second.
 
-A vector of worlds in which any limbs meet takes the first loop, one in which none do the second, whose Hessian has M's
-pattern: see `newton`. A world's bits must not depend on what limbs of others in its vector do, so both loops are
-rounded alike: what passes through these rows is opaque to the code after it, whether they act or not, and their own
-code shares nothing with the rest.
+A vector of worlds takes the first loop if limbs meet in any of its worlds, and else the second, whose Hessian has M's
+pattern: see `newton`. A world's bits must not depend on the other worlds of its vector, so both loops must round alike.
+Therefore values that pass through these rows are opaque to the code after them, whether the rows act or not, and the
+rows' own code shares nothing with the rest.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .rows import Constraint, Hessian
 
 @dataclass
 class Idle(Constraint):
-    """Rows of which none acts.
+    """Stand-in for the rows that couple limbs, in the loop in which none of them acts.
 
-    dofs: those whose forces they would change. entries: those of the Hessian, rows and columns.
+    dofs: those whose forces the rows would change. entries: the Hessian's that they would change, as (row, column).
     """
 
     dofs: Collection[int]
@@ -31,7 +31,7 @@ class Idle(Constraint):
 
     @classmethod
     def of(cls, m: Model, moved: Iterable[Collection[int]]) -> Idle | None:
-        """Make those of rows that each couple some dofs; None if M couples them all, too."""
+        """Make the stand-in for rows that each couple some dofs; None if M couples all of these, too."""
         lists = list(moved)
         entries = sorted({(u, v) for own in lists for u in own for v in own if v <= u})
         new = any(v not in dof_chain(m, u) for u, v in entries)
@@ -41,7 +41,7 @@ class Idle(Constraint):
         for v in self.dofs:
             gradient[v] = opaque(gradient[v])
         for u, v in self.entries:
-            if v in hessian[u] or v in dof_chain(m, u):  # else nothing makes it anything but 0
+            if v in hessian[u] or v in dof_chain(m, u):  # any other entry stays 0
                 hessian[u][v] = opaque(hessian[u].get(v, 0.0))
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
@@ -50,9 +50,10 @@ class Idle(Constraint):
 
 @dataclass
 class Beside(Constraint):
-    """Rows that idle ones may take the place of: the code of all else is rounded as it is beside these.
+    """Rows that couple limbs, and that a stand-in may replace. Both keep the compiler from changing the code around
+    them, so that this is rounded alike in either loop.
 
-    apart: see `control.apart`, of the code around the solver's loops.
+    apart: as `control.apart` makes it for the code around the solver's loops.
     """
 
     rows: Constraint

@@ -35,7 +35,7 @@ class Limit(ScalarRow):
 class Soft:
     """The softness of a limit: MuJoCo's margin, solref and solimp, solref's form, and the bound of its stiffness.
 
-    acts: whether there is anything that it could hold.
+    acts: mask of the worlds where there is anything to hold.
     """
 
     margin: float
@@ -64,7 +64,7 @@ class Soft:
     def rows(
         self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Vec, usual: Vec
     ) -> list[Limit]:
-        """Make one row for whichever end of the range is near, two where the usual range lets both be near at once."""
+        """Make one row for the nearer end of the range, or two if both ends of the usual range can be near at once."""
         low, high = span
         if usual[1] - usual[0] <= 2 * self.margin:
             ends: list[tuple[Scalar, Scalar]] = [(1.0, at - low), (-1.0, high - at)]

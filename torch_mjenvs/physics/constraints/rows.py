@@ -1,9 +1,8 @@
 """Every constraint is rows J a + y0 of stiffness D, with three verbs through which the solver uses them.
 
 MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2 (`laws` and
-`elliptic` have other costs). A row's residual `J a - aref` is kept as `J a + y0`,
-y0 = b vel + k imp (pos - margin), and no Jacobian is stored: a constraint knows how its residuals follow from the
-accelerations of dofs.
+`elliptic` have other costs). A row's residual `J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin),
+and no Jacobian is stored: a constraint knows how its residuals follow from the accelerations of dofs.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
 
 class Hessian(list[Row]):
-    """The sum of J'DJ: rows of its lower triangle, by column, and what is added to the matrix M where that is in tiles.
+    """The sum of J'DJ: rows of its lower triangle, by column; and, if the matrix M is in tiles, what is added to it.
 
-    images: by dof i, a spatial force; to the entries (i, j) of all dofs j that move i belongs its product with odof[j].
+    images: by dof i, a spatial force. For each dof j that moves i, its product with odof[j] is part of entry (i, j).
     """
 
     def __init__(self, nv: int, in_tiles: bool):
@@ -43,13 +42,13 @@ class Hessian(list[Row]):
             self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
 
     def part(self, layout: Layout) -> Sums:
-        """Return the tiles of a layout, which are part of the sum, and 0 when they are first asked for."""
+        """Return the tiles of a layout, which are part of the sum; they are made, as 0, when first asked for."""
         if id(layout) not in self._parts:
             self._parts[id(layout)] = layout.zeros(), layout
         return self._parts[id(layout)][0]
 
     def with_inertia(self, m: Model, d: Data, inertia: Matrix) -> Matrix:
-        """Return the Hessian of the whole cost: the sum with M. inertia: M, in tiles if `part` is asked for."""
+        """Return the Hessian of the whole cost, the sum plus M. inertia: M, in tiles if `part` was asked for any."""
         if isinstance(d.M, TileMatrix):
             columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
             inertia = d.M.plus_products(self.images, columns)
@@ -68,21 +67,20 @@ class Constraint:
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
+        """Masks of the worlds where rounding shows in Newton steps: there the last is repeated (see `softening`)."""
         return []
 
     def idle(self, m: Model) -> Constraint | None:
-        """Return what may take the rows' place in a vector of worlds where none acts; None if it would be no less work.
-        """
+        """Return a stand-in for the rows in vectors of worlds where none acts; None if that would save no work."""
         return None
 
     @property
     def acts(self) -> Mask:
-        """Mask of the worlds where any of the rows acts that may be idle."""
+        """Return the mask of worlds in which any of these rows acts, so that no stand-in can replace them."""
         raise NotImplementedError
 
     def recomputed(self) -> Constraint:
-        """Return the constraint such that it keeps no list of what it computed: for one verb, on its own."""
+        """Return a copy that keeps no lists but computes what it needs again: for one verb, on its own."""
         return self
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
@@ -94,15 +92,17 @@ class Constraint:
         raise NotImplementedError
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
-        """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
-        make any."""
+        """Add the wrenches on the bodies at a: (torque, force) about the origin of the body's tree.
+
+        Rows of joints make none.
+        """
 
     def fold_listed(
         self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
     ) -> Any:
         """Run `carry = visit(contact, carry)` over the contacts of wanted pairs, where they act, at a.
 
-        by_body: the tables that `Listed.per_body` looks into. Contacts alone have any.
+        by_body: the tables that `Listed.per_body` looks into. Only constraints of contacts have anything to visit.
         """
         return carry
 
@@ -131,7 +131,7 @@ def impedance(solimp: Vec, distance: Scalar) -> Scalar:
 
 
 def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar:
-    """Compute the stiffness D of a row of this impedance, at the most 1 / give: mj_makeImpedance.
+    """Compute the stiffness D of a row of this impedance, at most 1 / give: mj_makeImpedance.
 
     resistance: (1 - imp) times the row's inverse inertia.
     """
@@ -139,7 +139,7 @@ def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar
 
 
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
-    """The curve from 0 to 1, of power p below mid and above."""
+    """Return the curve from 0 to 1, of power p below mid and above."""
     if p == 1:
         return x
     first, second = (1 / y ** (p - 1) if is_number(y) else 1 / power(y, p - 1) for y in (mid, 1 - mid))

@@ -18,8 +18,8 @@ from .rows import Constraint, Hessian
 class ScalarRow(Constraint):
     """One row under a `Law` of its residual e = sign J a + y0, by which it pushes along sign J.
 
-    jacobian: J. refine: see `needs_refinement`. wrenches: by body, what a unit of J' is to it, (torque, force) about
-    the origin of the body's tree; empty where MuJoCo does not count the row among the forces on bodies.
+    jacobian: J. refine: see `needs_refinement`. wrenches: by body, the wrench on it by a unit force along J, (torque,
+    force) about the origin of the body's tree; empty if MuJoCo does not count the row among the forces on bodies.
     """
 
     jacobian: Row
@@ -31,7 +31,7 @@ class ScalarRow(Constraint):
 
     @property
     def D(self) -> Scalar:
-        """The stiffness of the row: MuJoCo's efc_D, except for what is softened."""
+        """The stiffness of the row: MuJoCo's efc_D, unless the row is softened."""
         return self.law.D
 
     @property
@@ -39,7 +39,7 @@ class ScalarRow(Constraint):
         return [] if self.refine is False else [self.refine]
 
     def force(self, a: Vec) -> Scalar:
-        """The force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
+        """Return the force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
         return -self.law.at(self._residual(a))[0]
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
@@ -52,7 +52,7 @@ class ScalarRow(Constraint):
                     hessian[u][v] = hessian[u].get(v, 0.0) + curvature * x * y
 
     def add_slope(self, a: Vec, gradient: list[Scalar]) -> Scalar:
-        """Add the row's share of the gradient (nv) at a, and give the curvature of its law there."""
+        """Add the row's share of the gradient (nv) at a, and return the curvature of its law there."""
         slope, curvature = self.law.at(self._residual(a))
         push = self.sign * slope
         for v, x in self.jacobian.items():

@@ -1,26 +1,27 @@
 """Softening of rows that are too stiff for the precision: which ones, to what, and why.
 
-A row's D is S times the inertia that it acts on, S = D J M^-1 J'. M + J'DJ keeps of M only what is above S roundings.
-`Precision` has two bounds for S. From `stiff` on, rounding shows: the solver repeats the Newton step that lands, which
-squares its error (`needs_refinement`). Beyond `stiffest` M would be lost: the row is softened to that, which takes
-1 / S off the acceleration that it gives. docs/design.md has the mathematics.
+A row's D is S times the inertia that it acts on: S = D J M^-1 J'. The sum M + J'DJ keeps of M only what exceeds S
+roundings. `Precision` has two bounds for S. Above `stiff`, rounding shows, so the solver repeats the last Newton step,
+which squares its error (`needs_refinement`). Above `stiffest`, M would be lost, so the row is softened to that bound,
+which takes 1 / S off the acceleration that it gives. docs/design.md has the mathematics.
 
-MuJoCo makes D = imp / ((1 - imp) invweight) with an inverse inertia `invweight` of its own, from qpos0. As imp is
-0.9999 at the most, S is no more than 1e4 where that is what the row acts on. It is more where it is not, which is here
-called the effective inverse inertia:
+MuJoCo makes D = imp / ((1 - imp) invweight) with an inverse inertia `invweight` of its own, from qpos0. Since imp is at
+most 0.9999, S is at most 1e4 if that is what the row really acts on. S can be more if the row acts on another, which is
+called the effective inverse inertia here:
 
     limits, friction loss of joints,    never softened: dof_invweight0 is what they act on.
     equalities of joints and tendons
-    limits, friction loss of tendons    `tendon_bound`: where tendon_invweight0 is next to 0 as nothing stretches the
-                                        tendon at qpos0, though it may elsewhere.
-    connect, weld                       `tie_bound`: where the bodies' centres of mass cannot move, as body_invweight0
-                                        is of these, and the points that are held can.
-    contacts                            `contact_bound`: where the centre of mass cannot move, but the surface can; and
-                                        where axes differ: of a pyramid of little friction mu the rows' D ~ 1 / mu**2 is
-                                        right along the tangents, and too hard along the normal, so that alone is given
-                                        a spring (`spring_pyramid`); of an elliptic cone what sticks is too hard where
-                                        `impratio` or frictions of different sizes make it so, which `EllipticCone.give`
-                                        bounds; and frictions against turning that are great beside mu.
+    limits, friction loss of tendons    `tendon_bound`: if tendon_invweight0 is next to 0 because nothing stretches the
+                                        tendon at qpos0, though something may in another pose.
+    connect, weld                       `tie_bound`: if the bodies' centres of mass, which body_invweight0 is about,
+                                        cannot move, but the points that are held can.
+    contacts                            `contact_bound`: if the centre of mass cannot move, but the surface can; and if
+                                        the axes differ. In a pyramid of little friction mu, the rows' D ~ 1 / mu**2 is
+                                        right along the tangents, but too hard along the normal, so the normal alone
+                                        gets a spring (`spring_pyramid`). In an elliptic cone, a contact that sticks is
+                                        too hard if `impratio` or friction coefficients of different sizes make it so,
+                                        which `EllipticCone.give` bounds. Coefficients against turning may also be
+                                        great beside mu.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ from .contact_row import bodies_invweight, is_elliptic, row_invweight, row_share
 from .invweight import geom_invweight0
 from .rows import MAX_IMP, MIN_IMP, row_stiffness
 
-STRETCHED = 1e-6  # tendons that their dofs stretch by a smaller share of their own inverse inertia at qpos0 are still
-HELD = 1e-5  # centres of mass whose inverse inertia is a smaller share of the effective one cannot move
-FIXED = 1e-3  # the same of contacts, over the root of `stiffest`, beside that of the surface
-LIGHT = 100  # surfaces that give way so much more easily than the centre of mass turn light parts, as of a wheel: they
-# are not what the contact holds up
+STRETCHED = 1e-6  # if a tendon's inverse inertia at qpos0 is a smaller share of its dofs', nothing stretches it there
+HELD = 1e-5  # if a centre of mass's inverse inertia is a smaller share of the effective one, it cannot move
+FIXED = 1e-3  # the same for contacts: this over the root of `stiffest`, as a share of the surface's inverse inertia
+LIGHT = 100  # if a surface gives way this much more easily than the centre of mass, a push there only turns a light
+# part, such as a wheel, and says nothing about the load that the contact carries
 SLIPPERY = 0.3  # friction below which the normal alone is softened
 
 
 @dataclass(frozen=True)
 class RowBound:
-    """The stiffness of a scalar row by MuJoCo, and a bound of it.
+    """MuJoCo's stiffness of a scalar row, and an upper bound for it.
 
-    invweight: MuJoCo's inverse inertia. effective: the one that the row acts on, where that is another. give: 1 over
-    the largest D, or 0.
+    invweight: MuJoCo's inverse inertia. effective: the one that the row acts on, if that is another. give: 1 over the
+    largest D allowed; 0 if there is no bound.
     """
 
     invweight: Scalar
@@ -59,18 +60,18 @@ class RowBound:
     give: Scalar = 0.0
 
     def stiffness(self, imp: Scalar) -> Scalar:
-        """The stiffness D at an impedance."""
+        """Return the stiffness D at an impedance."""
         return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
 
     def needs_refinement(self, precision: Precision, D: Scalar, solimp: Vec) -> Mask:
-        """Mask of the worlds where rounding shows in a Newton step, at this D of a row of this solimp."""
+        """Return where rounding shows in a Newton step, at this D of a row of this solimp: a mask of worlds."""
         if self.effective is None and not _may_be_stiff(precision, solimp):
             return False
         return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
 
 
 def _may_be_stiff(precision: Precision, solimp: Vec) -> Mask:
-    """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
+    """Return where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
 
@@ -95,9 +96,9 @@ def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective
     """Bound the stiffness of a connect's or weld's rows: those that hold points together, or those for orientations.
 
     invweight, nominal: the sum of both bodies' body_invweight0, in the world at hand and in the model as it was loaded.
-    effective: the largest J M^-1 J' of the rows at qpos0. What is held far from a centre of mass acts on less inertia
-    than that has, but in turning about the point, which is left free, there is as much more. Where the centres of mass
-    cannot move, MuJoCo's D is endless, and these rows are softened.
+    effective: the largest J M^-1 J' of the rows at qpos0. A point held far from a centre of mass acts on less inertia
+    than the centre does, but turning about that point, which is left free, has as much more. If the centres of mass
+    cannot move, MuJoCo's D has no limit, and these rows are softened.
     """
     if nominal < HELD * effective:
         return RowBound(invweight, effective, effective / precision.stiffest)
@@ -106,10 +107,10 @@ def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective
 
 @dataclass(frozen=True)
 class ContactBound:
-    """A bound of the stiffness of a pair's contacts.
+    """An upper bound for the stiffness of a pair's contacts.
 
-    needs_refinement: where the Newton step that lands is to be repeated. give: 1 over the largest D of a row. spring:
-    K of a `SpringPyramid`, or 0 where there is no spring. slip: `EllipticCone.give`.
+    needs_refinement: mask of the worlds where the last Newton step is to be repeated. give: 1 over the largest D of a
+    row. spring: K of a `SpringPyramid`, or 0 if there is no spring. slip: `EllipticCone.give`.
     """
 
     needs_refinement: Mask
@@ -124,7 +125,7 @@ class ContactBound:
 
 
 def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
-    """Bound the stiffness of a pair's contacts: does rounding bear them at their stiffest, and what is done if not."""
+    """Bound the stiffness of a pair's contacts: find whether rounding allows the greatest, and what to do if not."""
     dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
@@ -158,10 +159,11 @@ def _bound_of_world(
     share: Scalar,
     weights: list[tuple[Scalar, Scalar]],
 ) -> ContactBound:
-    """Bound contacts in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
+    """Bound contacts in worlds whose parameters vary, where a row's D can be `stiffness` over `share` of the weight.
 
-    usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
-    the centre of mass the surface gives way. weights: as `bodies_invweight` gives them, there and in the world.
+    usual: the bound for the model as it was loaded. That model also decides whether there is a spring, and how much
+    more easily the surface gives way than the centre of mass. weights: as `bodies_invweight` gives them for that model
+    and for the world.
     """
     (usual_weight, _), world = weights
     effective, fixed = _effective_invweight(m.nominal or m, pair, precision, usual_weight)
@@ -184,8 +186,9 @@ def _bound_of_world(
 
 
 def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
-    """Three numbers of a contact: its rows along the normal; its friction; and S of the stiffest axis beside the normal
-    where a row's D is 1 (see the top), that axis acting on the inverse inertia `weight`, or `turning` where it turns.
+    """Return three numbers of a contact: its rows along the normal; its friction; and S (see the module's docstring) of
+    the stiffest axis other than the normal, if a row's D is 1. An axis acts on the inverse inertia `weight`, or on
+    `turning` if the body turns about it.
     """
     if pair.condim == 1:
         return 1, 1.0, 0.0
@@ -201,12 +204,12 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
 
 
 def _greater(a: Scalar, b: Scalar) -> Scalar:
-    """The greater of two numbers that are not negative; a structural 0 costs nothing."""
+    """Return the greater of two numbers that are not negative; a structural 0 costs nothing."""
     return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
 
 
 def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: Scalar) -> tuple[Scalar, bool]:
-    """The inverse inertia that a contact acts on, and True if the centre of mass cannot move."""
+    """Return the inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
     surface, known = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2)), float(weight)
     fixed = known < FIXED / math.sqrt(precision.stiffest) * surface
     return (surface if fixed else min(surface, LIGHT * known)), fixed

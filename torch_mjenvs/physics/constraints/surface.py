@@ -16,7 +16,8 @@ def surfaces_move(m: Model, pair: Pair) -> bool:
 def with_surfaces(
     m: Model, d: Data, pair: Pair, velocity: list[Scalar], arms: tuple[Vec, Vec], frame: list[list[Scalar]]
 ) -> list[Scalar]:
-    """Return the velocity along each axis of a contact, that of the surfaces included, which push and roll nothing.
+    """Return the velocity along each axis of a contact with that of the surfaces, which changes neither the normal's
+    nor that of rolling.
 
     arms: the contact's point from the origins of both bodies' trees. mj_addSurfaceVel.
     """

@@ -5,8 +5,8 @@ world's axes. A weld has three more, for what is left between the orientations: 
 
     q = conjugate(q2) q1 relpose,    dq/dt = 1/2 conjugate(q2) (w1 - w2) q1 relpose,    each times torquescale.
 
-A row is a line for each body, a spatial vector at the origin of its tree: its product with the motion of the first
-body, less the other's with the motion of the second, is how fast the row's position changes.
+A row has a line for each body, a spatial vector at the origin of the body's tree. The product of the first line with
+the first body's motion, less that of the second line with the second's, is how fast the row's position changes.
 
 Letters: r a point from the origin of its tree; w an angular velocity; q a quaternion.
 """
@@ -86,7 +86,7 @@ class Tie:
         return [column[k] * (self.torquescale * 0.5) for k in range(3) for column in columns]
 
     def drift(self, m: Model, d: Data) -> list[Scalar]:
-        """The acceleration of each row's position while no dof accelerates: the rate of J times the velocity."""
+        """Return the acceleration of each row's position while no dof accelerates: the rate of J times the velocity."""
         points, turns, unforced = [], [], unforced_acceleration(m, d)
         for body, r in zip(self.bodies, self.r, strict=True):
             bias, w = unforced[body], d.ovel[body][:3]
@@ -102,16 +102,16 @@ class Tie:
         return out + add(turned, scale(self.left, square))
 
     def jacobian(self, m: Model, d: Data, line: Line) -> Row:
-        """The line's row of the Jacobian, without what is 0 in every state."""
+        """Return the line's row of the Jacobian, without what is 0 in every state."""
         dofs1, dofs2 = (dofs_of(m, body) for body in self.bodies)
         row = {v: dot(line.first, d.odof[v]) for v in dofs1 if v not in dofs2}
         row |= {v: -dot(line.second, d.odof[v]) for v in dofs2 if v not in dofs1}
-        if line.first is not line.second:  # what moves both bodies turns the distance of the points
+        if line.first is not line.second:  # a dof that moves both bodies turns the vector between the points
             row |= {v: dot(sub(line.first, line.second), d.odof[v]) for v in dofs1 if v in dofs2}
         return {v: x for v, x in row.items() if not is_zero(x)}
 
     def wrenches(self, line: Line) -> dict[int, list[Scalar]]:
-        """The wrench (torque, force) on each body, except for the world, of a unit of the row's force."""
+        """Return the wrench (torque, force) on each body, except for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
             if body:
@@ -132,7 +132,7 @@ def weld(m: Model, d: Data, i: int) -> Equality:
         row = tie.jacobian(m, d, line)
         y0 = b * row_times(row, d.qvel) + k * imp * line.position + drift
         rows.append(ScalarRow(row, TwoSided(stiffness[line.kind]), y0, wrenches=tie.wrenches(line)))
-    if not any(row.jacobian for row in rows):  # between what nothing moves
+    if not any(row.jacobian for row in rows):  # nothing moves the bodies relative to each other
         return Equality([], False)
     refine: Mask = False
     for bound, D in zip(bounds, stiffness, strict=True):
@@ -168,7 +168,7 @@ _kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKe
 
 
 def _effective_invweights(m: Model) -> dict[int, list[float]]:
-    """The largest J M^-1 J' at qpos0, of the rows for points and of those for orientations, by connect and weld."""
+    """Return the largest J M^-1 J' at qpos0 of the rows for points and of those for orientations, by equality."""
     if m not in _kept:
         d, inverse = at_qpos0(m)
         _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EqType.CONNECT, EqType.WELD)}

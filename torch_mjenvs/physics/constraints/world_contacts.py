@@ -48,7 +48,7 @@ class WorldContact(ContactForce):
 class WorldContactLoop(Touch):
     """The contacts of one pair that may touch in many points, in a loop over those that do.
 
-    body: the one that moves. touching: the active set of their numbers. contact: makes one, of its number.
+    body: the one that moves. touching: the active set of their numbers. contact: makes the contact of a number.
     refine: mask of the worlds where one that is active needs refinement.
     """
 
@@ -113,9 +113,9 @@ def spread(
     gradient: list[Scalar],
     hessian: Hessian,
 ) -> None:
-    """Add to the gradient and the Hessian what wrenches (6) and stiffnesses (21) of bodies, by number, are to dofs.
+    """Add the wrenches (6) and stiffnesses (21) of bodies, by body, to the gradient and the Hessian.
 
-    Both dicts become those of subtrees.
+    Afterwards both dicts hold the sums over subtrees.
     """
     for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
         parent = m.body_parentid[body]
@@ -133,13 +133,13 @@ def spread(
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:
-    """The motion of a body's point r along the axes (condim): v + w x r, and w."""
+    """Return the motion of a body's point r along the axes (condim): v + w x r, and w."""
     point, turning = scale(add(motion[3:], cross(motion[:3], r)), sign), scale(motion[:3], sign)
     return [dot(axis, point) for axis in frame[:condim]] + [dot(axis, turning) for axis in frame[: max(condim - 3, 0)]]
 
 
 def _of_turning(r: list[Scalar], frame: list[list[Scalar]], weight: list[list[Scalar]]) -> list[Scalar]:
-    """The share in a body's stiffness of the axes that turn: their own, and what is between them and the others."""
+    """Return the share of turning axes in a body's stiffness (21): their own, and what couples them with the others."""
     turning = _in_world_axes(frame, [row[3:] for row in weight[3:]])
     images = [in_world(frame, row[:3]) for row in weight[3:]]
     between = [
@@ -163,7 +163,7 @@ _LOWER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
 def _at(k: list[list[Scalar]], r: list[Scalar]) -> list[Scalar]:
-    """Make of the stiffness k of the point r one of spatial motion (21)."""
+    """Turn the stiffness k (3 x 3) of the point r into one of spatial motion (21)."""
     columns = [cross(r, [k[0][j], k[1][j], k[2][j]]) for j in range(3)]  # [r]k
     rows = [[columns[j][i] for j in range(3)] for i in range(3)]
     angular = [cross(r, rows[j])[i] for i, j in _LOWER]  # [r]k[r]'
@@ -171,7 +171,7 @@ def _at(k: list[list[Scalar]], r: list[Scalar]) -> list[Scalar]:
 
 
 def _mul(s: list[Scalar], v: list[Scalar]) -> list[Scalar]:
-    """The product S v of a spatial stiffness (21) and a motion (6)."""
+    """Return the product S v of a spatial stiffness (21) and a motion (6)."""
 
     def symmetric(t: list[Scalar], x: list[Scalar]) -> list[Scalar]:
         return [

@@ -6,6 +6,6 @@
     wrenches                          forces from outside
     tendons/, actuators/              what pulls, and by how much; `reflected` is what actuators lend to joints
     integrator, implicit              from an acceleration to the next state
-    plasticity, history               what else a step changes: rests of springs that yield, samples of what is late
+    plasticity, history               what else a step changes: rests of springs that yield, samples for delays
     set_const                         constants that MuJoCo derives from a model at qpos0. mj_setConst
 """

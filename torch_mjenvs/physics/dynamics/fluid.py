@@ -43,7 +43,7 @@ def fluid_damping(m: Model, d: Data) -> Rows:
 
     def symmetric(i: int) -> list[Scalar]:
         columns = ellipsoids_damping(m, d, i) if ellipsoids(m, i) else _damping(m, d, i)
-        if not ellipsoids(m, i):  # it is
+        if not ellipsoids(m, i):  # a box's is symmetric already
             return [x for column in columns for x in column]
         return [0.5 * (columns[k][n] + columns[n][k]) for k in range(6) for n in range(6)]
 
@@ -53,8 +53,8 @@ def fluid_damping(m: Model, d: Data) -> Rows:
 def fluid_twist(m: Model, d: Data) -> Rows:
     """Return the antisymmetric part of -d qfrc_fluid / d qvel, as a lower triangle.
 
-    Ellipsoids alone have one: of each two dofs, how the first's velocity slows the second's beyond what the second's
-    does to the first's, halved.
+    Only ellipsoids have one: for each two dofs, half of how much more the first's velocity slows the second's than the
+    second's does the first's.
     """
 
     def twist(i: int) -> list[Scalar] | None:

@@ -1,8 +1,8 @@
 """Delays: actuators that follow earlier controls, sensors that give what they measured earlier, or only at intervals.
 
 Each keeps its last `nsample` samples, which are state (`history`), oldest first. Time is counted in steps from the
-present one: in a step the last step's sample is of age 1. MuJoCo writes down times in seconds, which round, so that its
-reading is at times a sample off where a delay is a whole number of steps.
+present one: in a step the last step's sample is of age 1. MuJoCo keeps times in seconds, which are rounded. So if a
+delay is a whole number of steps, it sometimes reads one sample off.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..model.data import Data
 from ..model.model import Model
 
 ZERO_ORDER_HOLD, LINEAR, CUBIC = range(3)
-ROUNDING = 1e-4  # steps: by how much an interval may be called over too early
+ROUNDING = 1e-4  # steps: how much too early an interval may count as over
 
 
 @dataclass(frozen=True)
 class Samples:
     """Where the samples of an actuator or a sensor are in `history`: nsample x dim numbers from `adr` on.
 
-    Behind them are, where it measures at intervals, the age of each sample and the time since the last one was due.
+    If it measures at intervals, they are followed by the age of each sample and the time since the last one was due.
     Delay and interval are in steps.
     """
 
@@ -55,7 +55,7 @@ class Samples:
         return self._since(history) >= self.interval - ROUNDING if self.interval else True
 
     def read(self, history: Sequence[Scalar], ahead: float = 0.0) -> list[Scalar]:
-        """Return what comes through now, or `ahead` (steps) in the course of a step. mj_readCtrl, mj_readSensor."""
+        """Return the delayed sample now, or `ahead` steps after the step began. mj_readCtrl, mj_readSensor."""
         rows, ages, age = self.values(history), self.ages(history), self.delay - ahead
         out = rows[0]
         for j, old in enumerate(ages):
@@ -63,7 +63,7 @@ class Samples:
         return out
 
     def after(self, history: Sequence[Scalar], sample: Sequence[Scalar]) -> list[Scalar]:
-        """Return these numbers after a step in which `sample` was to be had."""
+        """Return these numbers after a step in which `sample` could be taken."""
         due, rows = self.due(history), self.values(history)
         new = [choose(due, after, row) for row, after in zip(rows, [*rows[1:], list(sample)], strict=True)]
         out = [x for row in new for x in row]
@@ -86,7 +86,7 @@ class Samples:
             return maximum(ages[first] - ages[second], 1.0)  # samples are a step apart at least
 
         def slope(k: int) -> list[Scalar]:
-            """The slope at sample k by its neighbours, times the time from j to j + 1; 0 at the ends."""
+            """Return the slope at sample k by its neighbours, times the time from j to j + 1; 0 at the ends."""
             if k in (0, last):
                 return [0.0] * self.dim
             by = between(j, j + 1) / between(k - 1, k + 1)
@@ -135,7 +135,7 @@ def history_of(m: Model, d: Data) -> Sequence[Scalar]:
 
 
 def control(m: Model, d: Data, i: int) -> Scalar:
-    """Return the control that actuator i follows: what it was given, or was given earlier."""
+    """Return the control that actuator i follows: the present one or, with a delay, an earlier one."""
     kept = samples_of(m, "actuator", i)
     if kept is None:
         return d.ctrl[i]

@@ -4,7 +4,7 @@ They solve (M - h D) a = forces, where D is the derivative of smooth forces by v
 
 `implicitfast` leaves out the rates of bias forces, so that D is symmetric, except for a free body alone in its tree.
 As in MuJoCo, D has entries only where one of two dofs moves the other: what tendons and actuators couple beyond that
-is dropped, and `implicitfast` has those of M only.
+is dropped, and `implicitfast` keeps only the entries that M has, too.
 
 i j k rows and columns
 """
@@ -45,9 +45,10 @@ def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
 
 
 def damped(m: Model, d: Data, damping: Rows) -> list[Scalar]:
-    """Return the acceleration that d's forces give where this is added to M, symmetric and with M's entries.
+    """Return the acceleration that d's forces give if `damping`, symmetric and with M's entries, is added to M.
 
-    Its derivatives are those of qacc - y, where (M + damping) y = damping qacc: so no factor has any.
+    For derivatives the result is qacc - y, where (M + damping) y = damping qacc: this equation is differentiated, not
+    the factorization.
     """
     factors = factor(plus(d.M, damping), m.dof_clamped)
     found = solve(factors, mul_m(d.M, d.qacc))

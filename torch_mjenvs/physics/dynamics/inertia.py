@@ -308,9 +308,9 @@ AnyFactor = Factor | TileFactor
 def factor(rows: Matrix, clamped: Sequence[bool] = (), straight: bool = False) -> AnyFactor:
     """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
-    Pivots that are `clamped` are at least mjMINVAL. straight: without tiles, and in the order of columns. Then, where
-    entries are `rounded`, the factors and what `solve` makes of them are the same bit for bit, whether an entry that is
-    0 is in the pattern or not: each number is its start, less one product after another.
+    Pivots that are `clamped` are at least mjMINVAL. straight: without tiles, and in the order of columns. If entries
+    are `rounded`, the factors and the results of `solve` are then the same bit for bit whether an entry that is 0 is in
+    the pattern or not, since each number is its start, less one product after another.
     """
     if isinstance(rows, TileMatrix):
         return rows.factor([MINVAL if x else -MAXVAL for x in clamped or [False] * len(rows)])

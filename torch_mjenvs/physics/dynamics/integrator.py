@@ -72,7 +72,7 @@ def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
 
 
 def position_change(m: Model, before: Vec, after: Vec) -> list[Scalar]:
-    """Return the change of positions, a number for each dof, of rotations in the body's frame. mj_differentiatePos."""
+    """Return the change of positions, a number for each dof; rotations are in the body's frame. mj_differentiatePos."""
     out: list[Scalar] = [0.0] * m.nv
     quats = rotations(m)
     turning, of_quats = {v + k for _, v in quats for k in range(3)}, {q + k for q, _ in quats for k in range(4)}
@@ -97,7 +97,7 @@ def quat_integrate(quat: Vec, th: Vec) -> list[Scalar]:
         rotation = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
         return normalize(quat_mul(quat, rotation), rotation)
 
-    return follows(integrated(), lambda: [*quat, *th], integrated)  # so that each column goes by these seven at once
+    return follows(integrated(), lambda: [*quat, *th], integrated)  # each column of a derivative then has only these 7
 
 
 def shorter_way(th: list[Scalar]) -> list[Scalar]:

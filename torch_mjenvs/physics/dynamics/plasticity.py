@@ -19,7 +19,7 @@ from .springs import plastic_of
 def yielded(m: Model, d: Data, qpos: list[Scalar]) -> list[Scalar]:
     """Return the rests of springs after a step from d to these positions.
 
-    The length of a tendon is then what it was, and its rate times the change of positions, as in MuJoCo.
+    A tendon's new length is taken to be the old one plus its rate times the change of positions, as in MuJoCo.
     """
     out = plastic_of(m, d)
     for j, adr in enumerate(m.jnt_plasticadr):
@@ -44,7 +44,7 @@ def yielded(m: Model, d: Data, qpos: list[Scalar]) -> list[Scalar]:
 
 
 def _turned(rest: list[Scalar], quat: list[Scalar], most: float) -> list[Scalar]:
-    """Return the rest of a ball's spring, turned so far that it is at the most that angle from the orientation."""
+    """Return the rest of a ball's spring, turned so far that its angle to the orientation is `most` or less."""
     stretch = quat_sub(quat_normalize(quat), rest)
     angle = norm(stretch)
     follow = maximum(angle - most, 0.0) / maximum(angle, MINVAL)

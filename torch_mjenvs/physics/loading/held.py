@@ -22,7 +22,7 @@ Held = tuple[tuple[int, int], str, tuple[int, ...]]  # two bodies, and by what: 
 
 
 def warn_of_held(mjm: mujoco.MjModel, m: Model) -> None:
-    """Warn of the first tie or contact whose stiffness is endless in MuJoCo, naming the bodies that cannot move away.
+    """Warn of the first tie or contact whose stiffness has no bound in MuJoCo, and name the bodies that cannot move.
 
     The warning is a UserWarning.
     """

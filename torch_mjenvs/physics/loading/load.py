@@ -137,7 +137,8 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
     equal = not (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
     rubs = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     return {
-        # mj_passive looks at no body unless the compiler found one that is lifted: to pull alone does nothing.
+        # mj_passive applies gravcomp only if some body has a positive one (ngravcomp > 0): negative ones alone do
+        # nothing.
         "body_gravcomp": _tuple(mjm.body_gravcomp, float) if mjm.ngravcomp and not still else (0.0,) * mjm.nbody,
         "body_originid": _origins(mjm),
         "body_weldid": weldid(mjm),
@@ -309,8 +310,8 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
 def _sort_key(mjm: mujoco.MjModel, pair: Pair) -> tuple[int, ...]:
     """Return what mjData.contact is sorted by: mj_collision.
 
-    Pairs of bodies come in order, and of each first those of <contact><pair>. Where bounding volumes are searched for
-    the others (midphase), they are sorted by mjContact.geom; else the geoms of the one body follow one after the other.
+    Pairs of bodies come in order, and for each of them first those of <contact><pair>. The others are sorted by
+    mjContact.geom if bounding volumes are searched (midphase), and else by the first body's geom, then the second's.
     """
     if pair.ipair >= 0:
         return int(mjm.pair_signature[pair.ipair]), 0, pair.ipair
@@ -339,8 +340,8 @@ def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
     """Yield each body with the later ones that its geoms may touch.
 
     It depends on <exclude>, on filterBodyPair, and on the bits of all of a body's geoms together. filterBodyPair leaves
-    out bodies welded together, two that nothing moves, and parent and child unless the parent is fixed to the world. A
-    row of bodies at a time: of thousands that stand still nearly no pair is left.
+    out bodies welded together, two that nothing moves, and parent and child unless the parent is fixed to the world.
+    Bodies are taken a row at a time, since of thousands that stand still hardly any pair is left.
     """
     welds, moves = mjm.body_weldid, np.array(weldid(mjm)) > 0
     parents = welds[mjm.body_parentid[welds]]

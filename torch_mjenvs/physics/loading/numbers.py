@@ -32,10 +32,10 @@ DERIVED = (
     "actuator_acc0",
 )  # fmt: skip
 MOST_DERIVED = 1e30
-# Added to distances and angles, which float32 has to a millionth of their sum: 0.1 mm and 0.1 mrad are left.
+# Added to distances and angles: in a sum with the largest, float32 still tells 0.1 mm and 0.1 mrad.
 ADDED = ("margin", "gap")
 MOST_ADDED = 1e3
-# Only compared with, or taken in place of what is beyond: without an end they forbid nothing, which is a way to say so.
+# Bounds that numbers are only compared with or clipped to: infinite ones forbid nothing, which is a way to say so.
 ENDLESS = (
     "jnt_range", "tendon_range", "actuator_ctrlrange", "actuator_actrange", "actuator_forcerange",
     "jnt_actfrcrange", "tendon_actfrcrange", "tendon_lengthspring", "sensor_cutoff",
@@ -46,7 +46,7 @@ _MORE = (
     "cam_fovy", "cam_intrinsic", "cam_sensorsize", "mesh_vert", "mesh_polynormal", "hfield_size", "hfield_data",
 )  # fmt: skip
 _KINDS = {"jnt": "joint", "dof": "joint", "qpos": "joint", "cam": "camera", "eq": "equality", "wrap": "tendon"}
-_FIRST = {  # where the numbers of an element begin, of fields that have not a row for each
+_FIRST = {  # for fields without a row for each element: where an element's numbers begin
     "qpos": "jnt_qposadr", "wrap": "tendon_adr", "mesh_vert": "mesh_vertadr", "mesh_polynormal": "mesh_polyadr",
     "hfield_data": "hfield_adr",
 }  # fmt: skip
@@ -57,7 +57,7 @@ def refuse_numbers(mjm: mujoco.MjModel) -> None:
     for name in _names():
         holders = {"": mjm, "option ": mjm.opt, "statistic ": mjm.stat}
         where = next((where for where, holder in holders.items() if hasattr(holder, name)), None)
-        if where is None:  # a field of our own, made of others
+        if where is None:  # not a field of mjModel: computed from fields that are checked
             continue
         values, most = np.asarray(getattr(holders[where], name), np.float64), most_of(name)
         wrong = np.argwhere(~(np.abs(values) <= most))  # NaN is not less than anything

@@ -189,7 +189,7 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
 
 
 def _either(enum: type[IntEnum], kinds: Iterable[int]) -> str:
-    """The kinds as MJCF names them: 'none', 'affine' or 'muscle'."""
+    """Return the kinds as MJCF names them: 'none', 'affine' or 'muscle'."""
     *others, last = (repr(enum(kind).name.lower()) for kind in kinds)
     return f"{', '.join(others)} or {last}"
 

@@ -17,13 +17,14 @@ from ..model.model import Model, Pair, UnsupportedModel, bodies_of, dof_chain
 from ..model.precision import PRECISIONS
 
 LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and takes 2 s to build
-SECONDS = 1.2e-4  # to build an operation of a large model, on one core
-LISTED = 3  # pairs of bodies
-SURELY = 4  # times MOST, by the estimate: not even traced, which would take minutes, and memory that may not be there
+SECONDS = 1.2e-4  # per operation, to build a large model on one core
+LISTED = 3  # pairs of bodies in a message
+SURELY = 4  # times MOST: if the estimate is above this, the model is refused without tracing, which would take minutes
+# and much memory
 
-# What operations are for, for `estimate`: fitted to 26 models (chains and heaps, and those of Gymnasium, dm_control,
-# Playground and gymnasium-robotics, the Franka kitchen among them). Of those above 50,000 operations it gives 0.46 (the
-# LEAP hand's 1.7 million) to 1.6 times what there are, and 2.5 times for a heap of twenty boxes.
+# Operations of each part of a model, for `estimate`: fitted to 26 models (chains and heaps, and those of Gymnasium,
+# dm_control, Playground and gymnasium-robotics, the Franka kitchen among them). For those above 50,000 operations the
+# estimate is 0.46 (the LEAP hand's 1.7 million) to 1.6 times the true number, and 2.5 times for a heap of twenty boxes.
 BODY = 350  # that moves
 ROW = 150  # of a limit, friction loss or tendon
 FILL, TILES = 1.7, 2_000  # for each product of a factorisation, or all of it where that is done in tiles
@@ -37,11 +38,10 @@ _estimates: weakref.WeakKeyDictionary[Model, int] = weakref.WeakKeyDictionary() 
 def sized(m: Model, trace: Callable[[], Program]) -> Program:
     """Return `trace()`, a step of the model, unless it is too large.
 
-    It warns where the kernel takes minutes to build, and refuses where that would take hours and all memory. Either
-    says how long, and which pairs of bodies cost most.
+    It warns if the kernel takes minutes to build, and refuses the model if that would take hours and all memory. Both
+    messages say how long, and which pairs of bodies cost most.
 
-    The warning comes once for a model, before the work, by an estimate; what is refused is mostly refused by what was
-    traced.
+    The warning comes once for a model, before the work, by an estimate. A refusal mostly goes by what was traced.
     """
     expected = _estimates[m] if m in _estimates else estimate(m)
     if expected > SURELY * MOST:
@@ -85,10 +85,10 @@ def _fill(columns: list[Sequence[int]]) -> float:
 
 
 def _coupled(m: Model) -> list[list[Sequence[int]]]:
-    """Return the dofs to which the Hessian couples each dof, by tree, or by trees together that may touch each other.
+    """Return the dofs to which the Hessian couples each dof, by group of trees that may touch each other.
 
-    These are the dofs that move it, or all that come before it where bodies of the tree touch. Dofs are counted from
-    the first of the trees.
+    These are the dofs that move it, or all that come before it if bodies of the group may touch. Dofs are counted from
+    the first of the group.
     """
     group = {root: root for root in m.body_rootid}
 

@@ -71,7 +71,7 @@ class Data:
     _elsewhere: dict[str, Data]
 
     # what the caller gives
-    precision = field()  # Precision: of Python floats, where nothing else is said
+    precision = field()  # Precision: that of Python floats, unless another is given
     qpos = field("nq")
     qvel = field("nv")
     act = field("na")
@@ -81,8 +81,8 @@ class Data:
     mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
     mocap_quat = Field(("nmocap", 4), optional=True)
     eq_active = Field(("neq",), optional=True)  # which equalities are active; where not given, as the model has them
-    plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; where not given, as at first
-    history = Field(("nhistory",), optional=True)  # samples of what is delayed; where not given, as at first
+    plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; if not given, the initial ones
+    history = Field(("nhistory",), optional=True)  # samples of what is delayed; if not given, the initial ones
     ahead = Field((), optional=True)  # steps since the step began; where not given, 0
     qfrc_applied = Field(("nv",), optional=True)
     xfrc_applied = Field(("nbody", 6), optional=True)  # (force, torque) at the body's centre of mass, in world axes
@@ -103,12 +103,12 @@ class Data:
     ten_force = field("ntendon")  # of its spring and damper; positive: longer
     ten_wrench = field("ntendon")  # {body: (torque, force)} about its tree's origin, of a unit force along the tendon
 
-    # inertia: what is about the tree's origin has a name with `o` for MuJoCo's `c`, which is about subtree_com of the
-    # root, and for reading only
+    # inertia: names with `o` in place of MuJoCo's `c` are about the tree's origin; those with `c` are about subtree_com
+    # of the root, and for reading only
     comrel = field("nbody", 3)  # subtree_com of the root, from the body's origin; by `body_originid`
     subtree_com = output("nbody", 3)
     cinert, crb = output("nbody", 10), output("nbody", 10)  # inertia of the body, and of its subtree
-    lump = field("nbody")  # Lump: what is welded together, at the body that carries its joints; elsewhere None
+    lump = field("nbody")  # Lump: bodies welded together, at the one with the joints that move them; elsewhere None
     cdof, odof = output("nv", 6), field("nv", 6)  # motion axes
     M = output("nv", "nv")  # {column: entry} for each row: the lower triangle, the row's dof and its ancestors
 
@@ -126,7 +126,7 @@ class Data:
     qfrc_fluid = output("nv")
     qfrc_adhesion = output("nv")  # the pull of contacts
     actuator_length, actuator_velocity = output("nu"), output("nu")
-    contact_moment = field()  # {body: {dof: entry}} of bodies that actuators have stick: of a unit pull at its contacts
+    contact_moment = field()  # {body: {dof: entry}}, of a unit pull at the contacts of a body that actuators make stick
     actuator_moment = field("nu")  # {dof: entry} for each actuator
     act_dot = output("na")
     actuator_force = output("nu")  # before the gear
@@ -139,7 +139,7 @@ class Data:
     candidates = field()  # [Candidate], one for each of the model's pairs
     ncon = output()  # how many contacts there are: detected, whether they act or not
     constraints = field()  # [Constraint], by kind
-    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, except for `slips`
+    qacc_solver = field("nv")  # where the solver ended; forces of constraints follow from it, except for `slips`
     slips = field()  # [noslip.Slip]: what was added to the forces of friction
     qacc = output("nv")
     solver_niter = field()  # Newton iterations

@@ -45,7 +45,7 @@ class Mesh:
         return max(math.hypot(*p) for p in self.vertices)
 
 
-HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: of fewer vertices all are looked at, whether they are on the hull or not
+HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: if there are fewer vertices, all are looked at, on the hull or not
 
 
 def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | None, ...]:
@@ -83,9 +83,9 @@ def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:
 
 
 def _span(face: Sequence[Point], a: int) -> tuple[int, ...]:
-    """Return the corners that MuJoCo takes with corner `a` of a face: all others, of four at the most.
+    """Return the corners that MuJoCo takes with corner `a` of a face: all others, if it has at most four.
 
-    Of more, those that go round an area that no corner further on makes larger.
+    If it has more, three that with `a` go round an area that no corner further on makes larger.
     """
     n = len(face)
     b, c, d = ((a + k) % n for k in (1, 2, 3))

@@ -81,7 +81,7 @@ class Model:
     body_parentid: Ints
     body_rootid: Ints
     body_originid: Ints  # where positions are measured from: the highest ancestor that moves; a static body's root
-    body_weldid: Ints  # the body whose joints move it; 0: nothing does, and a mocap body is set, not moved
+    body_weldid: Ints  # the body whose joints move it; 0 if none do, as for a mocap body, whose pose is set
     body_mocapid: Ints  # which of the mocap bodies it is, or -1
     body_jntadr: Ints
     body_jntnum: Ints
@@ -170,7 +170,7 @@ class Model:
     cam_pos: Rows
     cam_quat: Rows
     cam_resolution: tuple[Ints, ...]
-    cam_focal: Rows  # pixels a unit of slope, across and up
+    cam_focal: Rows  # pixels per unit of slope, across and up
 
     actuation: bool  # whether actuators act; where they do not, MuJoCo gives them no velocity
     actuator_disabled: tuple[bool, ...]  # by its group: it gives no force, and its activation stays
@@ -251,13 +251,13 @@ class Model:
     sensor_history: tuple[Ints, ...]  # as actuator_history
     sensor_delay: Floats  # s
     sensor_interval: Rows  # s; 0: it measures in every step
-    history0: Floats  # what is kept of what is delayed, in the initial state: see `dynamics.history`
+    history0: Floats  # samples kept for delays and intervals, in the initial state: see `dynamics.history`
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
     hfields: tuple[HField, ...]
     pairs: tuple[Pair, ...]
     idle_pairs: tuple[Pair, ...]  # of geoms welded together: mjData.contact has their contacts, without a force
-    pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
+    pair_friction: Rows  # of <contact><pair>, which does not depend on its geoms' parameters
     pair_solref: Rows
     pair_solreffriction: Rows
     pair_solimp: Rows

@@ -10,11 +10,11 @@ from typing import Any
 
 from .enums import JointType
 
-# The fields of an element of each kind begin so. A joint has those of its dofs, too.
+# How the names of the fields of each kind of element begin. A joint has those of its dofs, too.
 PREFIXES = {
     "body": "body", "joint": "jnt", "geom": "geom", "site": "site", "actuator": "actuator", "tendon": "tendon",
 }  # fmt: skip
-# of a joint, in qpos and in qvel
+# how many numbers a joint has in qpos and in qvel
 NUMBERS = {JointType.FREE: (7, 6), JointType.BALL: (4, 3), JointType.SLIDE: (1, 1), JointType.HINGE: (1, 1)}
 LISTED = 20  # names, in an error
 
@@ -53,7 +53,7 @@ class Element:
         return f"<{self._kind} {self.id} {self.name!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of copies and pickles, before there is a model
+        if name.startswith("_"):  # copies and pickles ask for such names before there is a model
             raise AttributeError(name)
         m, prefix, known = self._model, PREFIXES[self._kind], self._fields()
         if name not in known:
@@ -71,7 +71,7 @@ class Element:
         return value if isinstance(value, tuple) else (value,)
 
     def _fields(self) -> dict[str, str]:
-        """Return the attributes beside `id` and `name`, and the model's fields in which they are."""
+        """Return the attributes besides `id` and `name`, and the model's fields in which they are."""
         prefixes = ["dof", "jnt"] if self._kind == "joint" else [PREFIXES[self._kind]]
         more = ("qpos", "qvel", "qpos0", "qpos_spring") if self._kind == "joint" else ()
         fields = [f.name for f in dataclasses.fields(self._model) if f.init and not f.name.endswith("_names")]

@@ -1,4 +1,4 @@
-"""`Precision`: what the solver can bear in float32 and in float64."""
+"""`Precision`: the limits that rounding sets to the solver, in float32 and in float64."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Precision:
     stiff, stiffest: stiffnesses of a contact, in units of the inertia that it acts on. From `stiff` on, rounding shows
     in a Newton step; a contact stiffer than `stiffest` is softened to that.
 
-    light: the mean inertia over that of the lightest dof from which, under elliptic cones, rounding of the forces of a
-    Newton step shows in that dof's acceleration. In float32 it always does, and is borne.
+    light: if the mean inertia is more than this many times that of the lightest dof, then under elliptic cones rounding
+    of the forces of a Newton step shows in that dof's acceleration. In float32 it always does, and is accepted.
 
     pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
     the row follows from others.
@@ -33,7 +33,7 @@ class Precision:
 
     @property
     def differentiable(self) -> Precision:
-        """The same for a program that is differentiated itself."""
+        """The same limits, for a program that is differentiated itself."""
         return replace(self, slots=False)
 
 

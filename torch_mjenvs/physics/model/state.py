@@ -16,7 +16,7 @@ class Last:
 
     cfrc_ext: the wrenches, (nbody, 6), or None if they are to be computed when they are read. qacc: where the solver
     ended. mean_qacc: the mean of qacc over the stages of a Runge-Kutta step. start: the `parts` of the state that the
-    step began with, kept: what it kept besides.
+    step began with. kept: what that state kept besides.
     """
 
     act: list[Scalar]
@@ -33,7 +33,7 @@ class Last:
 class State:
     """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`.
 
-    kept: what steps keep besides, by name; what is not there is as in the initial state (`Model.kept0`).
+    kept: what else steps keep, by name; a name that is missing stands for the initial state (`Model.kept0`).
     """
 
     qpos: list[Scalar]
@@ -55,5 +55,5 @@ class State:
 
 
 def usable(warmstart: list[Scalar]) -> list[Scalar]:
-    """Return a warm start with 0 in place of what is no number, which would stay for ever."""
+    """Return a warm start with 0 in place of NaN and of numbers that are too large, which would stay for ever."""
     return [select(absolute(x) <= MAXVAL, x, 0.0) for x in warmstart]

@@ -106,8 +106,8 @@ class ContactSensor:
         return direction(self.m, self.i, pair) != 0
 
     def slots(self) -> list[Scalar]:
-        """Compute as many contacts as there are slots: the first ones, by what `_keys` says."""
-        bare = self.fields == ["FOUND"]  # and their number says all
+        """Compute as many contacts as there are slots: the first ones in the order of `_keys`."""
+        bare = self.fields == ["FOUND"]  # then their number says all
         blank = [EMPTY] * len(self._keys(None)) + zeros(self.size)
 
         def keep(c: Listed, carry: list[Any]) -> list[Any]:
@@ -198,12 +198,12 @@ class ContactSensor:
     def turned(self, c: Listed, x: list[Scalar]) -> list[Scalar]:
         """Return what one body does to the other, along the axes of a contact, as the sensor sees it.
 
-        From the other side these are turned by half a turn about the second tangent, and what is done is the opposite.
+        From the other side the axes are turned by half a turn about the second tangent, and what is done is reversed.
         """
         return [x[0], x[1], x[2] * self.way(c)]
 
     def velocity(self, c: Listed) -> tuple[list[Scalar], list[Scalar]]:
-        """Return how the second body moves beside the first, at a contact: along its axes, and turning about them."""
+        """Return how the second body moves relative to the first at a contact: along its axes, and about them."""
         one, two = c.per_body("velocity")
         moving = sub(at_point(two, c.points[1]), at_point(one, c.points[0]))
         turning = sub(two[:3], one[:3])

@@ -55,7 +55,7 @@ def _height(m: Model, d: Data, g: int, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _bound(m: Model, g: int) -> Scalar:
-    """The radius of a sphere around the geom's centre that holds it, metres."""
+    """Return the radius of a sphere around the geom's centre that holds it, metres."""
     if m.geom_type[g] == GeomType.HFIELD:
         x, y, top, base = m.hfields[m.geom_dataid[g]].size
         return norm([x, y, max(top, base)])

@@ -20,7 +20,7 @@ BY_NAME = (
 
 
 def not_there(m: Model, i: int, what: str = "", remedy: str = "") -> UnsupportedModel:
-    """The error that refuses sensor i: its name and type, `what` is not supported of it, and a remedy."""
+    """Return the error that refuses sensor i: its name and type, `what` of it is not supported, and a remedy."""
     kind = SensorType(m.sensor_type[i]).name.lower()
     remedy = f"{remedy}, {BY_NAME}" if remedy else BY_NAME
     return UnsupportedModel(f"sensor {m.sensor_names[i]!r} ({kind}){what}{NOT_SUPPORTED}{remedy}")
@@ -38,7 +38,7 @@ class Object:
 
 
 def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
-    """Object k of a kind (mjtObj), for sensor i. Raises `UnsupportedModel`. get_xpos_xmat, get_xquat."""
+    """Return object k of a kind (mjtObj), for sensor i. Raises `UnsupportedModel`. get_xpos_xmat, get_xquat."""
     if kind == ObjType.BODY:
         return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
     if kind == ObjType.XBODY:
@@ -55,7 +55,7 @@ def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
 
 
 def camera(m: Model, d: Data, i: int, k: int) -> Object:
-    """Camera k, which stays where it is on its body, for sensor i. mj_camlight."""
+    """Return camera k, which stays where it is on its body, for sensor i. mj_camlight."""
     if m.cam_mode[k] != CamLightType.FIXED:
         raise not_there(m, i, " of a camera that turns to follow something")
     body = m.cam_bodyid[k]
@@ -65,27 +65,27 @@ def camera(m: Model, d: Data, i: int, k: int) -> Object:
 
 
 def measured(m: Model, d: Data, i: int) -> Object:
-    """The object that sensor i is on."""
+    """Return the object that sensor i is on."""
     return object_of(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
 
 
 def reference(m: Model, d: Data, i: int) -> Object | None:
-    """The object in whose frame sensor i measures; None if that is the world."""
+    """Return the object in whose frame sensor i measures; None if that is the world."""
     return object_of(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
 
 
 def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
-    """The components of a vector of the world along the axes of a frame with orientation `mat`."""
+    """Return the components of a vector of the world along the axes of a frame with orientation `mat`."""
     return mat_vec(transpose(mat), v)
 
 
 def velocity(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """The angular and the linear velocity of an object, in world axes. mj_objectVelocity."""
+    """Return the angular and the linear velocity of an object, in world axes. mj_objectVelocity."""
     return list(d.ovel[x.body][:3]), at_point(d.ovel[x.body], x.rel)
 
 
 def acceleration(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """The angular and the linear acceleration of an object, in world axes. mj_objectAcceleration.
+    """Return the angular and the linear acceleration of an object, in world axes. mj_objectAcceleration.
 
     The linear one is what an accelerometer feels: gravity is subtracted.
     """

@@ -1,7 +1,7 @@
 """Rays that meet shapes, and points that are in shapes, for sensors: mju_rayGeom, mju_insideGeom.
 
 A ray goes from the point p along the unit vector v, both in the shape's own axes, and meets it at p + x v, x >= 0.
-What is inside a shape meets it from there. A miss is MISS.
+A ray that starts inside of a shape meets it from within. A miss is MISS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def why_not_met(m: Model, g: int) -> str:
 
 
 def ray_geom(m: Model, d: Data, g: int, p: Vec, v: Vec) -> Scalar:
-    """The distance from the point p of the world along v to geom g; MISS where the ray does not meet it. mj_ray."""
+    """Return the distance from the point p of the world along v to geom g; MISS where the ray misses it. mj_ray."""
     local = transpose(d.geom_xmat[g])
     start, way = mat_vec(local, sub(p, d.geom_xpos[g])), mat_vec(local, v)
     if m.geom_type[g] == GeomType.HFIELD:
@@ -34,7 +34,7 @@ def ray_geom(m: Model, d: Data, g: int, p: Vec, v: Vec) -> Scalar:
 
 
 def ray(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec, v: Vec) -> Scalar:
-    """The distance from p along v to a shape at pos, of orientation mat; MISS where the ray does not meet it."""
+    """Return the distance from p along v to a shape at pos, of orientation mat; MISS where the ray misses it."""
     local = transpose(mat)
     return RAYS[kind](size, mat_vec(local, sub(p, pos)), mat_vec(local, v))
 
@@ -56,12 +56,12 @@ def _quadratic(a: Scalar, b: Scalar, c: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _nearest(x: Scalar, y: Scalar) -> Scalar:
-    """The smaller solution of the two that is not behind the ray's start."""
+    """Return the smaller solution of the two that is not behind the ray's start."""
     return select(x >= 0.0, x, y)
 
 
 def _plane(size: Vec, p: Vec, v: Vec) -> Scalar:
-    """Rays meet a plane from its front alone; one whose size is 0 is endless."""
+    """Return the distance to a plane. Rays meet it only from its front; one whose size is 0 is endless."""
     ahead = v[2] <= -MINVAL
     x = -p[2] / select(ahead, v[2], -1.0)
     inside: list[Mask] = []
@@ -82,7 +82,10 @@ def _sphere(size: Vec, p: Vec, v: Vec) -> Scalar:
 
 
 def _round_side(size: Vec, p: Vec, v: Vec) -> Scalar:
-    """The round side of a cylinder or a capsule. Only the nearest solution counts, whether on the side or not."""
+    """Return the distance to the round side of a cylinder or a capsule.
+
+    Only the nearest solution counts, whether on the side or not.
+    """
     x = _nearest(*_quadratic(dot(v[:2], v[:2]), dot(v[:2], p[:2]), dot(p[:2], p[:2]) - size[0] * size[0]))
     return _hit(x, absolute(_along(p, v, x, 2)) <= size[1])
 
@@ -102,7 +105,7 @@ def _ellipsoid(size: Vec, p: Vec, v: Vec) -> Scalar:
 
 
 def _face(size: Vec, p: Vec, v: Vec, k: int, side: float) -> Scalar:
-    """The distance to the plane of a flat side; -1 where the ray is parallel to it."""
+    """Return the distance to the plane of a flat side; -1 where the ray is parallel to it."""
     crosses = absolute(v[k]) > MINVAL
     return select(crosses, (side * size[k] - p[k]) / select(crosses, v[k], 1.0), -1.0)
 
@@ -141,7 +144,7 @@ RAYS: dict[int, Callable[[Vec, Vec, Vec], Scalar]] = {
 
 
 def inside(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec) -> Mask:
-    """True where the point p is in a shape at pos, of orientation mat."""
+    """Return where the point p is in a shape at pos, of orientation mat: a mask of worlds."""
     return INSIDE[kind](size, mat_vec(transpose(mat), sub(p, pos)))
 
 

@@ -1,7 +1,7 @@
 """Rays that meet height fields, and the height of a field's surface: mj_rayHfield.
 
-A field is solid: its surface, of two triangles to a cell, its sides below the surface, and its base, a box of its own
-whose top, at z = 0, a ray meets, too, if it comes from within. Rays are as in `ray`.
+A field is solid. It has a surface of two triangles to a cell, sides below the surface, and a base. The base is a box of
+its own, whose top, at z = 0, a ray also meets if it comes from within. Rays are as in `ray`.
 
 x, y, z of the field   column, row of a cell's corner with the least x and y
 """
@@ -36,7 +36,7 @@ def ray_hfield(field: HField, p: Vec, v: Vec) -> Scalar:
 
 
 def _within(box: tuple[tuple[float, float], ...], p: Vec, v: Vec) -> tuple[Scalar, Scalar]:
-    """The distances between which the ray is in a box; the first is greater where it never is."""
+    """Return the distances between which the ray is in a box; the first is greater where it never is."""
     start: Scalar = 0.0
     end: Scalar = MISS
     for x, way, (low, high) in zip(p, v, box, strict=True):
@@ -50,9 +50,9 @@ def _within(box: tuple[tuple[float, float], ...], p: Vec, v: Vec) -> tuple[Scala
 
 
 def _walk(field: HField, p: Vec, v: Vec, start: Scalar, end: Scalar) -> Scalar:
-    """The distance at which the ray goes through the surface between `start` and `end`, cell by cell.
+    """Return the distance at which the ray goes through the surface between `start` and `end`, cell by cell.
 
-    What goes into the solid at the start, or out of it at the end, does so through a side.
+    A ray that goes into the solid at the start, or out of it at the end, does so through a side.
     """
     sizes, counts = field.size[:2], (field.ncol, field.nrow)
     at = [(p[k] + sizes[k]) / field.steps[k] for k in (0, 1)]  # in cells
@@ -114,6 +114,6 @@ class _Cell:
         self.near, self.far = ([field.table[y], field.table[y + 1.0]] for y in (first, second))
 
     def height(self, u: Scalar, w: Scalar) -> Scalar:
-        """The height at a share u of the cell along x and w along y."""
+        """Return the height at a share u of the cell along x and w along y."""
         (a, b), (c, d) = self.near, self.far
         return a + select(u >= w, u * (b - a) + w * (d - b), w * (c - a) + u * (d - c))

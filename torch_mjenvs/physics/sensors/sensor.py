@@ -1,6 +1,6 @@
 """Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
 
-Each gives the numbers of sensor i. What is not in the table is refused by name, when it is read.
+Each gives the numbers of sensor i. Sensors of types that are not in the table are refused by name, when they are read.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _camera_projection(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The place of a site in a camera's picture, in pixels from the upper left. cam_project."""
+    """Return the place of a site in a camera's picture, in pixels from the upper left. cam_project."""
     c = m.sensor_refid[i]
     eye = camera(m, d, i, c)
     right, up, back = seen_by(eye.mat, sub(measured(m, d, i).pos, eye.pos))
@@ -144,7 +144,10 @@ def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
-    """1 where the object is in the site's volume, else 0. A body without mass is where what it carries is."""
+    """Return 1 where the object is in the site's volume, else 0.
+
+    A body without mass counts as being at the centre of mass of what it carries.
+    """
     s, k = m.sensor_refid[i], m.sensor_objid[i]
     if m.sensor_dataspec[i]:
         raise not_there(m, i, " that asks whether all of it is enclosed")
@@ -162,7 +165,7 @@ def _potential(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _kinetic(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The kinetic energy; refused under the flag energy, where MuJoCo gives what it kept a step before."""
+    """Return the kinetic energy; refuse it under the flag energy, where MuJoCo gives what it kept a step before."""
     if m.keeps_energy:
         raise not_there(m, i, " under the option flag energy, with which MuJoCo gives that of the step before,")
     return [kinetic(m, d)]
@@ -175,7 +178,10 @@ def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The distance along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
+    """Return what a rangefinder gives, such as the distance along the site's z axis to a geom of another body.
+
+    The distance is -1 where there is none. mj_ray, fill_raydata.
+    """
     asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
     if m.sensor_objtype[i] != ObjType.SITE or "NORMAL" in asked:
         raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != ObjType.SITE else " that gives a normal")
@@ -229,7 +235,7 @@ def _gyro(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The linear velocity of an object, seen from its reference: what rests in a frame that turns has none."""
+    """Return the linear velocity of an object, seen from its reference: what rests in a frame that turns has none."""
     x, ref = measured(m, d, i), reference(m, d, i)
     moving = velocity(d, x)[1]
     if ref is None:
@@ -273,7 +279,7 @@ def _force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The torque about the site between its body and the parent, in the site's axes."""
+    """Return the torque about the site between its body and the parent, in the site's axes."""
     x = measured(m, d, i)
     torque, force = d.cfrc_int[x.body][:3], d.cfrc_int[x.body][3:]
     arm = sub(x.rel, d.comrel[m.body_originid[x.body]])
@@ -285,7 +291,7 @@ def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The force of all actuators on the tendon together."""
+    """Return the force of all actuators on the tendon together."""
     total: Scalar = 0.0
     for k in drivers(m, OF_TENDONS, m.sensor_objid[i]):
         total = total + d.actuator_force[k]
@@ -297,14 +303,14 @@ def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
-    """The normal forces of the body's contacts in the site's volume, or whose line of force enters it."""
+    """Return the sum of the normal forces of the body's contacts in the site, or whose line of force enters it."""
     s = m.sensor_objid[i]
     body, zone = m.site_bodyid[s], (m.site_size[s], d.site_xrel[s], d.site_xmat[s])
     if m.site_type[s] not in RAYS:
         raise not_there(m, i, " of a mesh")
 
     def side(pair: Pair) -> int:
-        """1 where the body is the first one of a pair, which the normal points away from; -1 the second; else 0."""
+        """Return 1 where the body is the first of a pair, which the normal points away from; -1 the second; else 0."""
         return {m.geom_bodyid[pair.geom2]: -1, m.geom_bodyid[pair.geom1]: 1}.get(body, 0)
 
     def feel(c: Listed, total: list[Scalar]) -> list[Scalar]:
@@ -318,11 +324,11 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
     return total
 
 
-# limits: of both ends the lower one, where it acts
+# limits: if both ends act, the lower one counts
 
 
 def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
-    """A sensor of the end of a limit that acts, by what `of_row` says of its row; 0 where none acts."""
+    """Make a sensor of a limit: it gives what `of_row` returns for the row of the end that acts; 0 where none acts."""
 
     def value(m: Model, d: Data, i: int) -> list[Scalar]:
         out: Scalar = 0.0

@@ -13,8 +13,8 @@ from .objects import NOT_SUPPORTED
 class SensorData(Sequence[Any]):
     """The numbers of all sensors, read like a list; `data[m.sensor(name)]` computes that sensor alone.
 
-    A sensor that is not supported is refused when one of its numbers is read. `measure` computes sensor i, and is asked
-    as often as its numbers are read. `now` computes what it measures now, where that is not what it gives.
+    A sensor that is not supported is refused when one of its numbers is read. `measure` computes sensor i, and is
+    called as often as its numbers are read. `now` computes what it measures now, if it gives something else.
     """
 
     def __init__(

@@ -37,10 +37,10 @@ from ..model.model import Model
 from .warmstart import start
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
-# here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
+# after these is left at its last point, where the cost is lowest; the tests' models need at most 5 from a cold start.
 ITERATIONS, LS_ITERATIONS = 100, 50
 LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
-# Iterations that take the full step even where it does not end the search; fewer where a contact that slides is curved.
+# Iterations that take the full step even if it does not end the search; fewer where sliding contacts' cost is curved.
 FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 MOST_CONTACTS = 100  # with the world, written out one by one, for which there may be two loops
@@ -57,16 +57,16 @@ def newton(m: Model, d: Data) -> None:
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.needs_refinement]
-    # Of pyramids such rounding is 1e-12 of accelerations, of elliptic cones 4e-11.
+    # With pyramids such rounding is 1e-12 of accelerations, with elliptic cones 4e-11.
     if d.constraints and m.cone == "elliptic" and _lightest(m.nominal or m) > d.precision.light:
         uncertain.append(True)
     certain = logical_not(logical_or(*uncertain))
     inertia = inertia_of(d)
 
     full_steps = FULL_STEPS[m.cone]
-    # Mostly limbs do not meet, and without what couples them the Hessian has M's pattern: its factors take half the
-    # time. So there are two loops, the second for vectors of worlds in which no limbs meet; after the first one it has
-    # nothing left to do. A world's bits are the same in both.
+    # Mostly limbs do not meet, and without the rows that couple them the Hessian has M's pattern: its factors take half
+    # the time. So there are two loops, the second for vectors of worlds in which no limbs meet; for vectors that took
+    # the first, it has nothing left to do. A world's bits are the same in both.
     idle = [c.idle(m) for c in d.constraints]
     two_loops = worlds_go_together() and any(idle) and _is_small(m, d, inertia, idle)
 
@@ -112,8 +112,8 @@ def newton(m: Model, d: Data) -> None:
 
 
 def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Constraint | None]) -> bool:
-    """Return whether there may be two loops: each has the code of all contacts with the world, and of the Hessian's
-    factors, entry by entry, in the first one also with all entries of rows that may be idle.
+    """Return whether the code is small enough for two loops. Each has that of all contacts with the world, and of the
+    Hessian's factors, entry by entry; the first one has those of all rows that may be idle, too.
     """
     written = sum(len(c.contacts) for c in d.constraints if isinstance(c, WorldContacts))
     if isinstance(inertia, TileMatrix) or written > MOST_CONTACTS:
@@ -130,14 +130,14 @@ def _quaternions(m: Model, d: Data) -> list[Confined]:
 
 
 def _lightest(m: Model) -> float:
-    """Return by how much the inertia of the lightest dof is less than the mean."""
+    """Return the mean inertia over that of the lightest dof."""
     return float(m.meaninertia) * max(map(float, m.dof_invweight0))
 
 
 def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
-    """Return the equation of the acceleration a at which the cost is lowest: its gradient is 0, the matrix the Hessian.
+    """Return the equation of the acceleration a at which the cost is lowest: the gradient is 0, the Hessian its matrix.
 
-    It keeps no lists of contacts between loops: their derivatives would be as many for each dof.
+    It keeps no lists of contacts between loops, since their derivatives would be as many again for each dof.
     """
     constraints = [c.recomputed() for c in d.constraints]
     gradient, hessian = linearise(m, d, a, constraints, inertia_of(d), _unbalanced(m, d, a))
@@ -146,8 +146,7 @@ def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
 
 
 def _unbalanced(m: Model, d: Data, a: list[Scalar]) -> list[Scalar]:
-    """Return M a - qfrc_smooth, body by body: M has many derivatives of which all but these products are for nothing.
-    """
+    """Return M a - qfrc_smooth, body by body, since of M's many derivatives only those of this product are needed."""
     if isinstance(d.M, TileMatrix) or tendons_with_armature(m):  # MuJoCo drops some of the latter's entries of M
         return sub(mul_m(d.M, a), d.qfrc_smooth)
     driven = zip(rne(m, d, a), driving(m, d), strict=True)
@@ -157,7 +156,7 @@ def _unbalanced(m: Model, d: Data, a: list[Scalar]) -> list[Scalar]:
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
     """Compute d.qfrc_constraint = J'f. mj_constraintUpdate."""
-    d.qfrc_constraint = [-x for x in _add_rows(m, d, d.qacc_solver, Hessian(m.nv, in_tiles=True))]  # which nobody reads
+    d.qfrc_constraint = [-x for x in _add_rows(m, d, d.qacc_solver, Hessian(m.nv, in_tiles=True))]  # it is not read
     for slip in d.slips:
         d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
 
@@ -188,7 +187,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
 
 
 def inertia_of(d: Data) -> Matrix:
-    """Return M; where contacts are added to tiles, in these: it is put there once, not in each iteration."""
+    """Return M; as tiles if contacts are added to tiles, so that it is put there once and not in each iteration."""
     layouts = [c.layout for c in d.constraints if isinstance(c, ContactPool)]
     if not layouts or isinstance(d.M, TileMatrix):
         return d.M
@@ -230,9 +229,9 @@ def line_search(
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Return the share of the step dx to take, and the force that is out of place after a full step. PrimalSearch.
 
-    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at a +
-    dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by
-    Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece.
+    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient there.
+    Where it is next to nothing, or where `full` asks for it, the share is 1. Elsewhere it is that of the minimum along
+    dx, found by Newton's method with a bracket: the derivative, `slope` at first, is piecewise linear.
     """
 
     def fold(alpha: Scalar) -> list[Scalar]:

@@ -30,9 +30,9 @@ from ..model.model import Model, dofs_of
 from .noslip_slots import grips_in_slots
 
 Mat = list[list[Scalar]]  # by row
-Hold = Callable[[Mat, list[Scalar], list[Scalar]], list[Scalar]]  # of A, v and F: the next F
-LEAST = 1e-10  # of a diagonal entry or a determinant of A, and of what remains to be done, in MuJoCo's QCQP
-ITERATIONS = 20  # of the same
+Hold = Callable[[Mat, list[Scalar], list[Scalar]], list[Scalar]]  # takes A, v and F, returns the next F
+LEAST = 1e-10  # in MuJoCo's QCQP, the least diagonal entry or determinant of A, and the least that remains to be done
+ITERATIONS = 20  # in MuJoCo's QCQP
 
 
 @dataclass
@@ -192,8 +192,8 @@ def _edges(mu: Scalar, most: Scalar) -> Hold:
 def _ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
     """Return the rule for all axes of an elliptic cone: minimize 1/2 F'AF + F'b where |F / friction| <= `normal`.
 
-    mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
-    method. It ends where MuJoCo's ends, as it may do so early.
+    mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 makes |x| equal to `normal` and is found by
+    Newton's method. It ends where MuJoCo's does, which may be early.
 
     least: the smallest pivot, as a share of its row's diagonal entry; a smaller one is rounding, and A is singular.
     """
@@ -227,7 +227,7 @@ def _ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
 
 
 def _nothing(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-    """Return friction of 0, as MuJoCo's QCQP does where A is singular, as with more axes than the bodies have dofs."""
+    """Return friction of 0, as MuJoCo's QCQP does if A is singular: with more axes than the bodies have dofs, it is."""
     return _unless_worse(A, slip, force, zeros(len(force)))
 
 

@@ -1,7 +1,7 @@
 """Noslip sweeps over contacts in slots (see `contact_pool`), with pyramids of friction: what `noslip` does one by one.
 
 Either all contacts with friction are in pools, or none. A sweep goes from contact to contact, in MuJoCo's order, each
-world through its own: what a contact takes, its rows of J and M^-1 J', is more than looking up which one it is.
+world through its own: the work on a contact, with its rows of J and M^-1 J', is more than looking up which one it is.
 
 Letters: as in `noslip`; i the place of a contact among a world's own   k one of its axes, 0 the normal   I a block of
 dofs   e one of a block's
@@ -26,15 +26,15 @@ from ..dynamics.inertia import factor, solve
 from ..model.data import Data
 from ..model.model import Model
 
-ORDER, POOL, SLOT, SIGNS, AXES = range(5)  # of a row of `SlotGrips.own`
+ORDER, POOL, SLOT, SIGNS, AXES = range(5)  # columns of `SlotGrips.own`
 
 
 @dataclass
 class SlotGrips:
     """Friction of the contacts of some pools, each world's own, in MuJoCo's order.
 
-    own: of each contact its place among all that there may be, its pool, its slot there, the first row of its signs in
-    `signs`, which has one for each block, and how many axes of friction it has. places: by pool and slot, where in
+    own: for each contact its place among all that there may be, its pool, its slot there, its first row in `signs`,
+    which has a row for each block, and how many axes of friction it has. places: by pool and slot, where in
     `own` a contact is. axes: the most that a contact has. rows: for each contact and axis A, y0, the friction
     coefficient, the force at the start and the most that it may be. jacobian, images: J and M^-1 J', for each contact,
     axis and block. force: F as sweeps leave it.
@@ -114,7 +114,7 @@ class SlotGrips:
             pool.pull(change, wrench)
 
     def _change(self, at: Any) -> Scalar:
-        """The change of force of the contact and axis in a row."""
+        """Return the change of force of the contact and axis in a row."""
         change: Scalar = self.force[at] - self.rows.at(at, "start")
         return change
 
@@ -137,11 +137,11 @@ class SlotGrips:
         self.own.each(put, [], self.places)
 
     def _in_pool(self, i: Any, p: int) -> Mask:
-        """The mask of the worlds whose i-th contact is of the p-th pool."""
+        """Return the mask of the worlds whose i-th contact is of the p-th pool."""
         return absolute(self.own.rows[i, POOL] - float(p)) < 0.5
 
     def _chosen(self, i: Any, of_pools: Sequence[list[list[Scalar]]]) -> list[list[Scalar]]:
-        """Choose of what is given for each pool that of the i-th contact's own."""
+        """Choose from what is given for each pool that of the i-th contact's pool."""
         found = of_pools[0]
         for p, mine in enumerate(of_pools[1:], 1):
             found = choose_all(self._in_pool(i, p), mine, found)
@@ -186,7 +186,7 @@ class SlotGrips:
         self.own.each(invert, [], [self.images, self.rows.rows])
 
     def _of_pool(self, pool: ContactPool, slot: Any, along: list[Scalar]) -> list[list[Scalar]]:
-        """y0, friction coefficients, forces and the most that they may be of a contact in a slot of a pool (axes each).
+        """Return y0, friction coefficients, forces and their bounds for a contact in a slot of a pool (axes each).
 
         along: J a of all axes, the normal's first.
         """

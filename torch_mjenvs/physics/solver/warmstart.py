@@ -1,10 +1,10 @@
 """The acceleration from which Newton's method starts: it decides how many iterations are needed, not where they end.
 
 A start is good if it tells which rows will be pressed. MuJoCo starts from the acceleration of the step before, or from
-that without constraints where the cost is lower. But a pressed row is only a little below 0, by its force over its
-stiffness; of a contact that is being slowed down the reference moves by more than that in a step, and the acceleration
-of the step before takes the row for free. So a world that moves starts between the two, the further from the step
-before the faster contact forces fade, and one at rest from the step before.
+that without constraints if its cost is lower. But the residual of a pressed row is only a little below 0, by its force
+over its stiffness. The reference of a contact that is being slowed down moves by more than that in a step, so that the
+row looks free at the acceleration of the step before. So a world that moves starts between the two: the faster contact
+forces fade, the further it starts from the step before. A world at rest starts from the step before.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ def share_of_the_way(m: Model) -> float:
     if not m.pairs:
         return 0.0
     damping = sum(float(reference_of(m, pair)[1][0]) for pair in m.pairs) / len(m.pairs)
-    fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # of whose stages some are half a step apart
+    fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # some of its stages are half a step apart
     return min(fades, MOST) if fades >= LEAST else 0.0

@@ -1,7 +1,7 @@
 """Where two shapes with corners touch, in closed form from the corners and faces that the search picked.
 
-It is for derivatives. Where there are any, a spot has more numbers than dist, point and normal: those of what was
-picked. They are held constant: so the derivatives are those of the piece in which the shapes are.
+It is for derivatives. If there are any, a spot has more numbers than dist, point and normal: those that tell what was
+picked. They are held constant, so the derivatives are those of the smooth piece in which the shapes are.
 
 Letters are as in `convex`: w = a - b points of C   x the point of C that is sought   n unit vector from the first shape
 to the second
@@ -20,17 +20,18 @@ from .hull import Hull
 from .patches import AT
 
 SPOT = 7  # dist, point, normal
-# How many of C's points x is a mean of, or 4: it is on the plane of three; a and b of three, as hulls see them.
+# After them: of how many points of C (1 to 3) x is a mean, or 4 if x is on the plane of three; then three points each
+# of a and b, in the axes of their hulls.
 PICKED = 19
 
 Corner = Callable[[Any], list[Scalar]]
-Wall = tuple[list[Scalar], list[Scalar]]  # what stands on a side of a face: its normal and a point of it
+Wall = tuple[list[Scalar], list[Scalar]]  # the plane upright on a face through one of its sides: its normal and a point
 
 
 def picked(one: Any, two: Hull, apart: Mask, corners: list[list[Scalar]]) -> list[Scalar]:
-    """What was picked of two hulls: three points of C with a, of which x is a mean where the hulls' cores are apart.
+    """Return the `PICKED` numbers of two hulls. corners: three points of C, each with its a.
 
-    There some of them may be the same.
+    Where the hulls' cores are apart (mask), x is a mean of the three, some of which may be equal.
     """
     twice = _same(corners[1], corners[2])
     count = select(twice, select(_same(corners[0], corners[1]), 1.0, 2.0), 3.0)
@@ -41,7 +42,7 @@ def picked(one: Any, two: Hull, apart: Mask, corners: list[list[Scalar]]) -> lis
 
 
 def spot_by(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
-    """Return dist, point and normal of a spot, as what follows from what it is known by."""
+    """Return dist, point and normal of a spot, with the derivatives that follow from what was picked."""
 
     def formula() -> list[Scalar]:
         first, second, kept = Hull(one), Hull(two), kept_of(spot)
@@ -51,7 +52,9 @@ def spot_by(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
 
 
 def kept_of(spot: list[Scalar]) -> list[Scalar]:
-    """Return what a spot is known by, held constant; 0 where there is no contact: there it may be anything."""
+    """Return a spot's numbers after dist, point and normal, held constant; 0 where there is no contact, since they are
+    unspecified there.
+    """
     return [held(select(spot[0] < NEVER, x, 0.0)) for x in spot[SPOT:]]
 
 
@@ -92,7 +95,7 @@ def spot_of(one: Hull | Fixed, two: Hull, picks: list[Scalar]) -> list[Scalar]:
 
 
 def _at(hull: Hull | Fixed, x: Vec) -> list[Scalar]:
-    """The point that a hull sees at x, a corner of it, which moves with it and, if it is a box, with its size."""
+    """Return the hull's corner at x in its axes. It moves with the hull and, if that is a box, with its size."""
     out = list(hull.centre)
     for axis, y, half in zip(hull.axes, x, hull.box, strict=True):
         end = 0.0 if is_zero(half) else select(y >= 0.0, half, -half)
@@ -101,7 +104,7 @@ def _at(hull: Hull | Fixed, x: Vec) -> list[Scalar]:
 
 
 def _nearest_shares(w: list[list[Scalar]], count: Scalar) -> list[Scalar]:
-    """The shares of the second and third of three points in the point nearest to the origin on what they span."""
+    """Return the shares of the second and third of three points in the point nearest to the origin that they span."""
     u, v = sub(w[1], w[0]), sub(w[2], w[0])
     uu, uv, vv, along_u, along_v = dot(u, u), dot(u, v), dot(v, v), -dot(u, w[0]), -dot(v, w[0])
     area = uu * vv - uv * uv
@@ -114,7 +117,7 @@ def _same(p: list[Scalar], q: list[Scalar]) -> Mask:
 
 
 def _over(x: Scalar, y: Scalar) -> Scalar:
-    """x / y; 0 where y is."""
+    """Return x / y; 0 where y is 0."""
     nothing = absolute(y) < MINVAL * MINVAL
     return select(nothing, 0.0, x / select(nothing, 1.0, y))
 
@@ -125,7 +128,7 @@ def _unit(x: Vec) -> tuple[list[Scalar], Scalar]:
 
 
 def _on_patch(one: Hull, two: Hull, alone: list[Scalar], known: list[Scalar]) -> list[Scalar]:
-    """Compute the spot of a corner of a patch; the one `alone`, from which the patch was found, where there is none."""
+    """Compute the spot of a corner of a patch. Where there is no patch, return `alone`, from which it was sought."""
     on, faces, face, other, *flat = known
     on_two, sides, n, solids = on > 1.5, flat[6:], alone[4:], one.solids
     normals = [hull.turned(solids.faces[face, :3]) for hull in (one, two)]
@@ -161,13 +164,13 @@ def _on_patch(one: Hull, two: Hull, alone: list[Scalar], known: list[Scalar]) ->
 
 
 def _corners_of(hull: Hull, face: Scalar) -> Corner:
-    """The corners of a face, from 0."""
+    """Return the corners of a face, from 0."""
     first = hull.solids.faces[face, 3]
     return lambda j: hull.vertex(hull.solids.rims[first + j])
 
 
 def _end(hull: Hull, x: Vec, out: Vec, k: int) -> list[Scalar]:
-    """An end of an edge of a hull, which sees it at x. The edge of a capsule is its axis, moved outwards."""
+    """Return an end of a hull's edge, at x in the hull's axes. The edge of a capsule is its axis, moved outwards."""
     flat = _at(hull, x)
     if is_zero(hull.skin):
         return flat
@@ -178,7 +181,7 @@ def _end(hull: Hull, x: Vec, out: Vec, k: int) -> list[Scalar]:
 
 
 def _wall(corner: Corner, count: Scalar, n: Vec, j: Scalar) -> Wall:
-    """What stands on the j-th side of a face along its normal."""
+    """Return the wall on the j-th side of a face, which stands along the face's normal."""
     a, b = corner(j), corner(select(j + 1.5 < count, j + 1.0, 0.0))
     return _unit(cross(sub(b, a), n))[0], a
 
@@ -188,7 +191,7 @@ def _choose_wall(mask: Mask, one: Wall, two: Wall) -> Wall:
 
 
 def _meeting(planes: list[Wall]) -> list[Scalar]:
-    """The point where three planes meet."""
+    """Return the point where three planes meet."""
     heights, (a, b, c) = [dot(n, p) for n, p in planes], (n for n, _ in planes)
     ways = [cross(b, c), cross(c, a), cross(a, b)]
     volume = dot(a, ways[0])
@@ -196,6 +199,6 @@ def _meeting(planes: list[Wall]) -> list[Scalar]:
 
 
 def _through(ends: list[list[Scalar]], wall: Wall) -> list[Scalar]:
-    """The point where an edge goes through a wall."""
+    """Return the point where an edge goes through a wall."""
     (n, p), way = wall, sub(ends[1], ends[0])
     return add_scaled(ends[0], way, _over(dot(n, sub(p, ends[0])), dot(n, way)))

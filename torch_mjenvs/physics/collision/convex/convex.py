@@ -1,11 +1,11 @@
 """Finds where two convex shapes touch by their furthest points, as MuJoCo's native collider does: mjc_ccd.
 
-All is said of the difference C of two shapes, the points a - b of a in the first and b in the second: they overlap
-where the origin is in C, by as much as it is from C's surface. All that is known of C is its furthest point in a given
-direction (`Hull.furthest`).
+All is done on the difference C of two shapes: the points a - b with a in the first and b in the second. The shapes
+overlap if the origin is in C, by as much as it is from C's surface. All that is known of C is its furthest point in a
+given direction (`Hull.furthest`).
 
-Spheres and capsules are a point or a segment with a round skin. Where these cores are apart, `nearest` finds the point
-of C nearest to the origin. Else, and of shapes without skins, `deepest` finds the face of C nearest to the origin.
+Spheres and capsules are a point or a segment with a round skin. If these cores are apart, `nearest` finds the point of
+C nearest to the origin. If not, and for shapes without skins, `deepest` finds the face of C nearest to the origin.
 
 a, b points of the two shapes   w = a - b   x the point of C that is sought   n unit vector from the first to the second
 """
@@ -82,7 +82,7 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
 
 
 def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:
-    """The numbers of three corners of each of two shapes."""
+    """Return the numbers of three corners of each of two shapes."""
     return [[p[k] for p in corners] for k in (6, 7)]
 
 

@@ -28,17 +28,17 @@ TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
 TETRAHEDRON = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))  # its faces' corners, seen from outside
 POINTS = 64.0  # more than a polytope has, so that an edge is one number
-ABOVE = 1e-10  # metres: what is less above a face does not see it
+ABOVE = 1e-10  # metres: a point this little above a face counts as on it
 
 
 def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
     """Find the spot where the origin is nearest to the surface of C, if it is inside.
 
-    C's polytope is a list of points and one of faces. In each step the face nearest to the origin is looked at: if C is
-    hardly further in that direction, the face is on C's surface. Else the furthest point becomes one of the polytope's,
-    and new faces from it take the place of those that it sees. The origin may be outside of the polytope: then a face
-    that is seen from there is the nearest, its distance being negative. Where the origin is beyond C's furthest point,
-    it is outside of C.
+    C's polytope is a list of points and a list of faces. Each step looks at the face nearest to the origin. If C
+    reaches hardly further in that direction, the face is on C's surface. If not, the furthest point joins the polytope,
+    and new faces from it take the place of those that it sees. The origin may be outside of the polytope: then the
+    nearest face is one that is seen from there, at a negative distance. If the origin is beyond C's furthest point, it
+    is outside of C.
     """
     return deepest_corners(one, two, margin)[0]
 
@@ -49,9 +49,9 @@ def deepest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar],
 
 
 def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Find the spot as `deepest` does, and the face's corners: w, a and the numbers of both shapes' corners, of three.
+    """Find the spot as `deepest` does, and the face's three corners: w, a and the numbers of both shapes' corners.
 
-    Of shapes with nothing but corners the face is exactly one of C's.
+    If the shapes have nothing but corners, the face is exactly one of C's.
     """
     return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, True)
 
@@ -64,8 +64,8 @@ def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar
 def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> tuple[list[Scalar], list[list[Scalar]]]:
     """Find the spot and the face's corners as `deepest_corners` does, of shapes with nothing but corners.
 
-    It starts from four points of C around the origin, of which the first three look away from the last. A point comes
-    with both corners' numbers, as `difference` gives them.
+    It starts from four points of C around the origin, of which the first three are a face that looks away from the last
+    one. A point comes with both corners' numbers, as `difference` gives them.
     """
     return _expand(one, two, [0.0, 0.0], 0.0, True, points)
 
@@ -78,19 +78,19 @@ def _expand(
     numbered: bool,
     corners: list[list[Scalar]] | None = None,
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Expand a polytope in C towards its surface; the spot, and the face's three corners.
+    """Expand a polytope in C towards its surface; return the spot, and the face's three corners.
 
     skins: the part of both skins that is in C; the rest of them is added at the end.
     corners: the four that the polytope begins with.
 
-    Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were
-    looked at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not
-    suffice, the last face may be far from the best.
+    For shapes with nothing but corners the answer is the last face. For others it is the direction in which C reaches
+    least far, of all that were looked at: one shape has to be moved at most that far. If the steps do not suffice, the
+    last face may be far from the best.
     """
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
 
     def furthest(n: list[Scalar]) -> list[Scalar]:
-        """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
+        """Return the point w of C furthest along n, its a and, if `numbered`, both corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
     at_first = _tetrahedron(furthest, sub(two.centre, one.centre)) if corners is None else corners
@@ -103,7 +103,7 @@ def _expand(
     def judge(c: dict[str, Any], face: list[Scalar], known: Callable[[list[Scalar]], Mask]) -> tuple[Any, ...]:
         """Return the furthest point beyond the face nearest to the origin, whether to go on from it, and what is best.
 
-        known: says of both corners' numbers whether a point with them is one of the polytope's.
+        known: tells whether a point with these numbers of both corners is already in the polytope.
         """
         abc, n, depth = face[:3], face[3:6], face[6]
         new = furthest(n)
@@ -160,7 +160,7 @@ def _expand(
 
 
 def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
-    """Mask: one of the points comes from the two corners with these numbers."""
+    """Return the mask of the worlds where one of the points comes from the two corners with these numbers."""
 
     def look(k: Any, found: Mask) -> Mask:
         return logical_or(found, _is_of(points[k], numbers))
@@ -169,7 +169,7 @@ def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
 
 
 def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
-    """Mask: a point comes from the two corners with these numbers."""
+    """Return the mask of the worlds where a point comes from the two corners with these numbers."""
     apart = [absolute(x - y) for x, y in zip(point[6:], numbers, strict=True)]
     return apart[0] + apart[1] < 0.5
 
@@ -177,8 +177,8 @@ def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
 def _grown(
     corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask
 ) -> list[list[Scalar]]:
-    """Return the faces of a tetrahedron's polytope with a new point, where it is to be: those of the tetrahedron, and
-    one from the new point to each edge. Those that are not there are never near.
+    """Return the faces of a tetrahedron with a new point, in the worlds where it is added: the tetrahedron's, and one
+    from the new point to each edge. Those that do not exist get a distance at which they are never the nearest.
     """
     w, none = new[:3], [*zeros(3), 1e9]
     sees = [logical_and(go, dot(side[3:6], w) - side[6] > ABOVE) for side in sides]
@@ -197,7 +197,7 @@ def _grown(
 
 
 def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
-    """Find four points of C, with a volume: each as far as it can be from what the others span."""
+    """Find four points of C that span a volume, each as far as it can be from what those before it span."""
     n = scale(direction, 1.0 / maximum(norm(direction), MINVAL))
     n = choose(dot(direction, direction) < MINVAL, [1.0, 0.0, 0.0], n)
     p, q = furthest(n), furthest(scale(n, -1.0))
@@ -212,7 +212,7 @@ def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
 
 
 def _across(way: list[Scalar]) -> list[Scalar]:
-    """A unit vector at right angles to `way`."""
+    """Return a unit vector at right angles to `way`."""
     x, y, z = (absolute(k) for k in way)
     least_x, least_y = logical_and(x <= y, x <= z), y <= z
     axis = [select(least_x, 1.0, 0.0), select(least_x, 0.0, select(least_y, 1.0, 0.0))]
@@ -222,13 +222,16 @@ def _across(way: list[Scalar]) -> list[Scalar]:
 
 
 def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:
-    """The furthest point along n, or against it if that is further from the plane through p."""
+    """Return the furthest point along n, or against it if that is further from the plane through p."""
     up, down = furthest(n), furthest(scale(n, -1.0))
     return choose(dot(sub(up[:3], p[:3]), n) >= -dot(sub(down[:3], p[:3]), n), up, down)
 
 
 def _plane(a: list[Scalar], b: list[Scalar], c: list[Scalar]) -> list[Scalar]:
-    """The unit normal of a triangle, and its distance from the origin. One without area is never near."""
+    """Return the unit normal of a triangle, and its distance from the origin.
+
+    A triangle without area gets a distance at which it is never the nearest.
+    """
     n = cross(sub(b, a), sub(c, a))
     length = norm(n)
     flat = length < MINVAL
@@ -241,7 +244,7 @@ def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
 
 
 def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
-    """List the faces that w sees, and their edges; returns how many faces they are.
+    """List the faces that w sees, and their edges; return how many faces they are.
 
     An edge from a to b is the number POINTS a + b.
     """
@@ -267,7 +270,7 @@ def _close(
     count: Scalar,
     w: list[Scalar],
 ) -> Scalar:
-    """Put a face from w to each edge that just one of the faces seen has; returns how many faces were put."""
+    """Add a face from w to each edge that only one of the seen faces has; return how many faces were added."""
 
     def find(k: Any, found: Scalar) -> Scalar:
         edge = edges[k]
@@ -295,13 +298,13 @@ def _close(
 
 
 def _ends(edge: Scalar) -> tuple[Scalar, Scalar]:
-    """The points at the ends of an edge."""
+    """Return the points at the ends of an edge."""
     start = floor(edge * (1.0 / POINTS))
     return start, edge - start * POINTS
 
 
 def _shares(corners: list[list[Scalar]], x: list[Scalar]) -> list[Scalar]:
-    """The shares of three corners in x, a point of their plane."""
+    """Return the shares of three corners in x, a point of their plane."""
     ways = [sub(corner, x) for corner in corners]
     areas = [cross(ways[1], ways[2]), cross(ways[2], ways[0]), cross(ways[0], ways[1])]
     whole = add(add(areas[0], areas[1]), areas[2])

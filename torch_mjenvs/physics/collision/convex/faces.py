@@ -28,7 +28,7 @@ class Part:
 
     corners: Scalar
     normal: list[Scalar]
-    corner: Callable[[Any], list[Scalar]]  # from 0; of a face seen from outside with the clock
+    corner: Callable[[Any], list[Scalar]]  # from 0; those of a face are clockwise as seen from outside
 
 
 def choose_part(mask: Mask, a: Part, b: Part) -> Part:
@@ -89,7 +89,7 @@ class Feature:
         return count_while(lambda k, _: number(k) < n, look, False, self.most)
 
     def face(self, row: list[Scalar]) -> Part:
-        """The part that one of `faces` is."""
+        """Return the part that one of `faces` is."""
         solids, f = self.hull.solids, row[3]
         first, n = solids.faces[f, 3:]
 
@@ -108,9 +108,9 @@ class Feature:
         return add_scaled(add_scaled(out, hull.axes[0], x), hull.axes[1], select(up, -y, y))
 
     def edge_on(self, other: Feature, out: Vec, asked: Mask) -> tuple[Mask, list[Scalar], Part]:
-        """Find an edge that lies on one of the other feature's faces: a mask, the face and the edge.
+        """Find the first edge that lies on one of the other feature's faces: a mask, the face and the edge.
 
-        The first one, of faces and then of edges.
+        Faces are gone through in order, and for each of them the edges.
         """
         (a, b, _), hull, solids = self.numbers, self.hull, self.hull.solids
         first, n = solids.around[a]

@@ -29,7 +29,7 @@ class Hull:
 
     @property
     def parts(self) -> list[Any]:
-        """All that it is made of but where it is, as a carry of loops."""
+        """All that describes the hull except for where it is, as a carry of loops."""
         return [self.axes, self.box, self.radii, self.skin, list(self.cells)]
 
     def with_parts(self, parts: list[Any]) -> Hull:
@@ -40,11 +40,11 @@ class Hull:
         return other
 
     def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The furthest point in direction n, a unit vector, with a skin of this thickness."""
+        """Return the furthest point in direction n, a unit vector, with a skin of this thickness."""
         return self.corner(n, skin)[:3]
 
     def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The furthest point in direction n, and the number of the corner or vertex that it is at (see `solids`)."""
+        """Return the furthest point in direction n, and the number of its corner or vertex (see `solids`)."""
         local = [dot(axis, n) for axis in self.axes]
         reach = [x * r for x, r in zip(local, self.radii, strict=True)]
         length = maximum(norm(reach), MINVAL)
@@ -63,25 +63,25 @@ class Hull:
         return [*out, known if is_zero(bits) else select(self.cells.side > 0.0, known, bits)]
 
     def turned(self, x: Vec) -> list[Scalar]:
-        """A vector in the hull's axes as it is in the world's (3)."""
+        """Return a vector in the hull's axes as it is in the world's (3)."""
         return [dot([axis[k] for axis in self.axes], x) for k in range(3)]
 
     def vertex(self, v: Scalar) -> list[Scalar]:
-        """The position of the corner or vertex of this number (3)."""
+        """Return the position of the corner or vertex of this number (3)."""
         out = list(self.centre)
         for axis, at, half in zip(self.axes, self.solids.vertices[v], self.box, strict=True):
             out = add_scaled(out, axis, select(self.cells.side > 0.0, at, at * half))
         return out
 
     def seen(self, p: Vec) -> list[Scalar]:
-        """The point p as seen from the centre, in the hull's axes (3)."""
+        """Return the point p as seen from the centre, in the hull's axes (3)."""
         return [dot(axis, sub(p, self.centre)) for axis in self.axes]
 
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:
-    """The furthest point of the difference of two shapes along n, and the point of the first shape that it comes from.
+    """Return the furthest point of the difference of two shapes along n, and the point of the first that it comes from.
 
-    Then, where they are asked for, the numbers of both corners.
+    If `numbered`, the numbers of both corners follow.
     """
     ends = (one, n, skins[0]), (two, scale(n, -1.0), skins[1])
     a, b = (hull.corner(out, skin) if numbered else hull.furthest(out, skin) for hull, out, skin in ends)

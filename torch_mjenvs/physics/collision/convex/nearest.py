@@ -14,7 +14,7 @@ from .hull import Hull, difference
 
 TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 70
-GAP = 1e-12  # of the squared distance: what may be between the nearest point and the bound from below
+GAP = 1e-12  # share of the squared distance that may remain between the nearest point and the bound from below
 
 
 def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
@@ -27,21 +27,26 @@ def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
 
 
 def nearest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    """Find mask and spot as `nearest` does, and the triangle's corners: w and a. Of fewer some are the same."""
+    """Find mask and spot as `nearest` does, and the triangle's corners: w and a.
+
+    If fewer than three define the nearest point, some corners are equal.
+    """
     return _nearest(one, two, margin, False)
 
 
 def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
     """Find mask and spot as `nearest` does, and the triangle's corners: w, a and the numbers of both shapes' corners.
 
-    Of fewer corners some are the same.
+    If fewer than three define the nearest point, some corners are equal.
     """
     return _nearest(one, two, margin, True)
 
 
 def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
     def further(x: list[Scalar]) -> list[Scalar]:
-        """The point w of C furthest from x to the origin, a, and, where they are asked for, the corners' numbers."""
+        """Return the point w of C furthest in the direction from x to the origin, its a and, if `numbered`, both
+        corners' numbers.
+        """
         n = scale(x, -1.0 / maximum(norm(x), MINVAL))
         return difference(one, two, n, [0.0, 0.0], numbered)
 
@@ -70,9 +75,10 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
 
 
 def _nearest_with(s: list[Scalar], points: list[list[Scalar]]) -> dict[str, Any]:
-    """Find the point nearest to the origin of the triangles of s and two of three points, if no side without s has it.
+    """Find the point nearest to the origin on the triangles of s and two of three points, if it is not on a side
+    without s.
 
-    Gives the point, and the three points of which it is a mean.
+    Return the point, and the three points of which it is a mean.
     """
     best: dict[str, Any] = {"points": [s, s, s], "x": s[:3], "a": s[3:6], "square": dot(s[:3], s[:3])}
 

@@ -1,8 +1,8 @@
 """Finds up to four contacts where flat parts of two convex shapes lie on each other, as MuJoCo's multiccd.
 
-Two faces that nearly look at each other, or an edge and a face, touch where the one cut off at the sides of the other
-is below its plane. Of more than four such corners four are taken that go round much of the polygon. Which faces
-and edges come into question is in `faces`.
+Two faces nearly look at each other, or an edge and a face do. One is cut off at the sides of the other, and they touch
+at those of its corners that are then below the other's plane. Of more than four such corners, four are taken that go
+round much of the polygon. Which faces and edges come into question is in `faces`.
 
 n unit vector from the first shape to the second
 """
@@ -27,11 +27,12 @@ AT = 1000.0
 
 @dataclass
 class Patch:
-    """Where flat parts of two hulls lie on each other, for derivatives: see `closed_form`. Else it is empty.
+    """Where flat parts of two hulls lie on each other, for derivatives: see `closed_form`. Without these it is empty.
 
-    parts: 1 where all is seen on a face of the first hull, 2 on one of the second, 0 where there is no patch; 1 where
-    what lies there is a face, 0 an edge; the numbers of the two faces; both ends of the edge, as its hull sees them.
-    sides: of the four corners, the two sides, or the side and the end of the edge, where each is, as `_cut_off` says.
+    parts: 1 if the parts meet on a face of the first hull, 2 if on one of the second, 0 if there is no patch; 1 if what
+    lies on that face is a face, 0 if it is an edge; the numbers of the two faces; both ends of the edge, in the axes of
+    its hull. sides: for each of the four corners, the two sides, or the side and the end of the edge, where it is, as
+    `_cut_off` numbers them.
     """
 
     parts: list[Scalar]
@@ -39,16 +40,17 @@ class Patch:
 
     @staticmethod
     def none() -> Patch:
-        """No patch."""
+        """Return no patch."""
         return Patch(for_derivatives(lambda: zeros(10)), [for_derivatives(lambda: zeros(2)) for _ in range(MOST)])
 
 
 def find_patch(
     one: Hull, two: Hull, spot: list[Scalar], corners: list[list[Scalar]], margin: Scalar, several: Mask
 ) -> tuple[list[list[Scalar]], Patch]:
-    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each, and their patch.
+    """Find up to four spots of two hulls that touch at `spot`, and their patch.
 
-    Where there may not be several, it is this one alone.
+    corners: for each hull, the numbers of the three corners that touch there. Where there may not be several spots,
+    `spot` is the only one.
     """
     alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
 
@@ -90,14 +92,14 @@ def find_patch(
 def _cut_off(
     at: Part, of: Part, both: Mask, margin: Scalar, sides: int
 ) -> list[tuple[list[Scalar], Scalar, Mask, list[Scalar]]]:
-    """Cut a part off at a face's sides: up to four corners' images on the face, their distances, and masks.
+    """Cut a part off at a face's sides: return up to four corners' images on the face, their distances, and masks.
 
-    Then, where derivatives are asked for, the sides before and after each: the number of one of the part's, which its
-    corners begin, or of one of the face's, from `AT` on.
+    If derivatives are asked for, return also the sides before and after each corner. A side of the part has the number
+    of the corner at which it begins; those of the face are numbered from `AT` on.
 
-    All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
+    All is seen along the face's normal. Between two faces the distance is taken along the other face's normal.
 
-    sides: the most that there are.
+    sides: the most sides that there are.
     """
     capacity = 2 * sides + 2  # corners of a polygon that has been cut off
     rims = float(2 * capacity)  # where the corners of `at` are
@@ -168,13 +170,13 @@ def _cut_off(
 
 
 def _split(row: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
-    """A corner (3), and its sides, if they are kept (2)."""
+    """Return a corner (3), and its sides, if they are kept (2)."""
     return row[:3], row[3:]
 
 
 def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """Find four corners of a convex polygon that go round much of it, as MuJoCo does: it goes on from each in turn, and
-    moves the other three on while the area between them grows.
+    """Find four corners of a convex polygon that go round much of it, as MuJoCo does: each corner is the first in turn,
+    and the other three move on while the area between the four grows.
     """
 
     def area(corners: list[Scalar]) -> Scalar:
@@ -208,7 +210,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
         at = [number(i), *c["at"][1:]]
         c = move(3, (2, 1), c | {"at": at, "go": True})
         a, b, third, fourth = c["at"]
-        caught = b < a + 0.5  # the second by the first, and so on
+        caught = b < a + 0.5  # the first has caught up with the second, and so on
         b = select(caught, after(b), b)
         caught = logical_and(caught, absolute(third - b) < 0.5)
         third = select(caught, after(third), third)
@@ -221,7 +223,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
 
 def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """The two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
+    """Return the two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
     first = rows[base, :3]
 
     def look(i: Any, c: list[Any]) -> list[Any]:

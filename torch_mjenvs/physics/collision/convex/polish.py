@@ -1,11 +1,11 @@
-"""Where an ellipsoid or a cylinder touches another shape but a mesh, to rounding: the normal solves an equation.
+"""Finds to rounding where an ellipsoid or a cylinder touches any shape but a mesh: the normal solves an equation.
 
 The search for such a contact ends near the normal n. Newton's method goes on from there.
 
 Of all directions n is the one along which C, the difference of both shapes, reaches least far. How far it reaches is
-smooth in n but where n is level with an edge: at right angles to an axis along which a shape is straight. There the
-furthest point of C may be anywhere along the edge. If at the solution it is within the edge, n stays level with it;
-else it is at one of the edge's ends. So each straight axis is at one end, at the other, or level, as in an active set
+smooth in n except where n is level with an edge, at right angles to an axis along which a shape is straight. There the
+furthest point of C may be anywhere along the edge. If at the solution it is within the edge, n stays level with it; if
+not, it is at one of the edge's ends. So each straight axis is at one end, at the other, or level, as in an active set
 method. The rim of a cylinder's end has such a kink, too, where n is the cylinder's axis: there the end lies flat.
 
 Letters are as in `convex`. w the furthest point of C along n   t tangents, across n
@@ -33,12 +33,12 @@ from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot,
 from ..colliders import NEVER, Geom
 from .hull import Hull
 
-STEPS = 12  # from what the search is known to, to rounding; three or four do in most cases
-FARTHEST = 0.3  # that a step turns the normal, radians
+STEPS = 12  # from the search's tolerance down to rounding; three or four usually suffice
+FARTHEST = 0.3  # radians: the most that a step turns the normal
 NEARLY = 0.03  # to begin with, n is level with an edge if its cosine along it is less
 LEVEL = 1e-6  # n is level with an edge, or along a cylinder, to rounding
 ENOUGH = 1e-8  # radians: after a turn that is smaller only rounding is left
-ROUNDING = 1e-5  # radians: turns that are smaller and no longer shrink are rounding, of float32 at the most
+ROUNDING = 1e-5  # radians: smaller turns that no longer shrink are rounding; float32's are as large as this
 SETTLED = 1e-3  # radians: after a turn that is smaller it is known where along the edge the furthest point is
 ALONG = 0.9  # cosine to an end's normal from which on the end is tried
 PARALLEL = 1e-6  # the square of a sine below which two edges are one
@@ -54,7 +54,11 @@ class _Edge(NamedTuple):
 
 
 class _Feature(NamedTuple):
-    """Where C is furthest along n. sides: of each edge, 1, -1, or 0 where n is level with it. flats: by shape, mask."""
+    """Where C is furthest along n.
+
+    sides: for each edge, the end, 1 or -1, or 0 where n is level with the edge. flats: by shape, the mask of the worlds
+    where an end of the cylinder lies flat.
+    """
 
     sides: list[Scalar]
     flats: list[Mask]
@@ -62,7 +66,7 @@ class _Feature(NamedTuple):
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Two shapes. rims: by shape, mask: it is a cylinder."""
+    """Two shapes. rims: by shape, the mask of the worlds where it is a cylinder."""
 
     one: Hull
     two: Hull
@@ -87,10 +91,10 @@ class _Shapes:
 
 
 class _Levels:
-    """The edges that n is level with: two at the most count.
+    """The edges that n is level with, of which at most two count.
 
-    n: level with them. free: it is level with none, so that it can turn any way; fixed: with two, so that it cannot
-    turn; alike: with two that are parallel, which count as one.
+    n: made exactly level with them. free: it is level with none, so that it can turn any way; fixed: with two, so that
+    it cannot turn; alike: with two that are parallel, which count as one.
     """
 
     def __init__(self, s: _Shapes, n: Vec, sides: list[Scalar]):
@@ -120,7 +124,7 @@ class _Levels:
         self.n = choose(self.fixed, upright, along) if s.edges else _unit(n)
 
     def slid(self, w: Vec) -> tuple[list[Scalar], list[Scalar]]:
-        """Return how far along each of its edges w has to move to be along n, and how far it may."""
+        """Return how far w has to move along each of the edges to be along n, and how far it may."""
         one, two, cosine = -dot(self.first, w), -dot(self.second, w), dot(self.first, self.second)
         square = select(self.fixed, 1.0 - cosine * cosine, 1.0)
         moves = (one - select(self.fixed, cosine, 0.0) * two) / square
@@ -165,12 +169,12 @@ def polished_spot(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
 
 
 def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
-    """Return the normal to rounding, and where C is furthest along it. n: what it is nearly."""
+    """Return the normal to rounding, and where C is furthest along it. n: an approximate normal."""
     along = [dot(edge.axis, n) for edge in s.edges]
     cosines = [select(edge.half > 0.0, absolute(x), 1.0) for edge, x in zip(s.edges, along, strict=True)]
     sides = []
     for x, cosine in zip(along, cosines, strict=True):
-        nearer: Scalar = 0.0  # edges that n is nearer to being level with: it can be so with two
+        nearer: Scalar = 0.0  # how many edges n is nearer to being level with; it can be level with two
         for other in cosines:
             nearer = nearer + select(other < cosine, 1.0, 0.0)
         sides.append(select(logical_and(cosine < NEARLY, nearer < 1.5), 0.0, select(x >= 0.0, 1.0, -1.0)))
@@ -198,7 +202,7 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
 
 
 def _lies_flat(s: _Shapes, k: int, n: Vec, sides: list[Scalar]) -> Mask:
-    """Mask: an end of this shape, a cylinder, touches the other in one point, so that n is the cylinder's axis."""
+    """Return where an end of shape k, a cylinder, touches the other in one point, so that n is the cylinder's axis."""
     if s.rims[k] is False:
         return False
     hull, other = s.hulls[k], s.hulls[1 - k]
@@ -218,7 +222,7 @@ def _spot(s: _Shapes, n: list[Scalar], at: _Feature) -> list[Scalar]:
     slid, room = _Levels(s, n, at.sides).slid(w)
     ends = [add(s.one.centre, _end(s.one, n)), add_scaled(s.two.centre, _end(s.two, n), -1.0)]
     for edge, side, x, most in zip(s.edges, at.sides, slid, room, strict=True):
-        share = x * edge.half / maximum(most, MINVAL)  # of what two parallel edges slide along each other
+        share = x * edge.half / maximum(most, MINVAL)  # its share, where two parallel edges slide along each other
         where = select(absolute(side) < 0.5, share, _place(side, edge.half))
         k = 0 if edge.of_one else 1
         ends[k] = add_scaled(ends[k], edge.axis, where if edge.of_one else -where)
@@ -228,7 +232,7 @@ def _spot(s: _Shapes, n: list[Scalar], at: _Feature) -> list[Scalar]:
 
 
 def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tuple[list[Scalar], Scalar]:
-    """Make a step of Newton's method; returns by how much n turned, too.
+    """Make a step of Newton's method; return the new n, and by how much it turned.
 
     w: the furthest point. last: the step's own derivative is to be that of the solution.
     """
@@ -264,15 +268,15 @@ def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tupl
 
 
 def _furthest(s: _Shapes, n: Vec, at: _Feature) -> list[Scalar]:
-    """The furthest point of C along n, in the middle of edges and ends that n is level with, without skins."""
+    """Return the furthest point of C along n, in the middle of edges and ends that n is level with, without skins."""
     w = _corner(s, at.sides)
     for hull, flat in zip(s.hulls, at.flats, strict=True):
-        w = add(w, choose(flat, zeros(3), _end(hull, n)))  # of the second the end against n is taken off
+        w = add(w, choose(flat, zeros(3), _end(hull, n)))  # for the second shape this takes off its end against n
     return w
 
 
 def _corner(s: _Shapes, sides: list[Scalar]) -> list[Scalar]:
-    """What is not round of the furthest point of C."""
+    """Return the furthest point of C without the share of round parts."""
     w = sub(s.one.centre, s.two.centre)
     for edge, side in zip(s.edges, sides, strict=True):
         w = add_scaled(w, edge.axis, _place(side, edge.half))
@@ -280,12 +284,12 @@ def _corner(s: _Shapes, sides: list[Scalar]) -> list[Scalar]:
 
 
 def _place(side: Scalar, half: Scalar) -> Scalar:
-    """Where on a straight axis a side is."""
+    """Return where on a straight axis a side is."""
     return select(side > 0.5, half, select(side < -0.5, -half, 0.0))
 
 
 def _end(hull: Hull, n: Vec) -> list[Scalar]:
-    """The point of an ellipsoid that is furthest along n, from its centre."""
+    """Return the point of an ellipsoid that is furthest along n, from its centre."""
     if all(map(is_zero, hull.radii)):
         return zeros(3)
     local = _reach(hull, n)
@@ -294,12 +298,12 @@ def _end(hull: Hull, n: Vec) -> list[Scalar]:
 
 
 def _reach(hull: Hull, n: Vec) -> list[Scalar]:
-    """The direction n in the hull's axes, each times the radius there."""
+    """Return the direction n in the hull's axes, each component times the radius there."""
     return [dot(axis, n) * r for axis, r in zip(hull.axes, hull.radii, strict=True)]
 
 
 def _bend(s: _Shapes, n: Vec, t: Vec) -> list[Scalar]:
-    """How fast the furthest point of C changes where n turns towards t."""
+    """Return how fast the furthest point of C changes if n turns towards t."""
     total = zeros(3)
     for hull in s.hulls:
         if all(map(is_zero, hull.radii)):
@@ -313,7 +317,7 @@ def _bend(s: _Shapes, n: Vec, t: Vec) -> list[Scalar]:
 
 
 def _over(x: Scalar, y: Scalar) -> Scalar:
-    """x / y; 0 where y is."""
+    """Return x / y; 0 where y is 0."""
     nothing: Mask = absolute(y) < MINVAL
     return select(nothing, 0.0, x / select(nothing, 1.0, y))
 

@@ -20,10 +20,11 @@ Furthest = Callable[[list[Scalar]], Point]
 
 
 def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Find two masks, and four points of C around the origin of which the first three look away from the last.
+    """Find two masks, and four points of C around the origin, of which the first three are a face that looks away from
+    the last one.
 
-    The first mask says that C was seen to be apart from the origin, the second that neither that nor such points were
-    found. x is any point of C.
+    The first mask is of the worlds where C turned out to be apart from the origin, the second of those where neither
+    this nor such points were found. x is any point of C.
     """
     apart, lost, points = _spread(furthest, x)
     apart, lost, points = _surround(furthest, apart, lost, points)
@@ -35,8 +36,8 @@ def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
     """Find both masks of `enclose`, and four points of C that may or may not be around the origin.
 
-    Each point is furthest towards the origin from the point that is nearest to it among the means of those before. What
-    is not needed for the mean is dropped.
+    Each point is the furthest towards the origin from the point that is nearest to it among the means of the points
+    before. Those that this mean does not need are dropped.
     """
     first = _towards(furthest, x)
     apart = dot(x, first[:3]) > 0.0
@@ -67,12 +68,12 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 
 
 def _towards(furthest: Furthest, x: list[Scalar]) -> Point:
-    """The furthest point of C from x on, towards the origin."""
+    """Return the furthest point of C from x on, towards the origin."""
     return furthest(scale(x, -1.0 / maximum(norm(x), MINVAL)))
 
 
 def _of_two(p: Point, q: Point) -> list[Any]:
-    """The mean of two points nearest to the origin: how many of them it needs, these (filled up to 3), and the mean."""
+    """Return the mean of two points nearest to the origin: how many it needs, these (filled up to 3), and the mean."""
     way = sub(q[:3], p[:3])
     share = -dot(p[:3], way) / maximum(dot(way, way), MINVAL * MINVAL)
     between = logical_and(share > 0.0, share < 1.0)
@@ -81,7 +82,7 @@ def _of_two(p: Point, q: Point) -> list[Any]:
 
 
 def _of_three(p: Point, q: Point, r: Point) -> list[Any]:
-    """The mean of three points nearest to the origin, in the form of `_of_two`."""
+    """Return the mean of three points nearest to the origin, in the form of `_of_two`."""
     n = cross(sub(q[:3], p[:3]), sub(r[:3], p[:3]))
     square = maximum(dot(n, n), MINVAL * MINVAL)
     at = scale(n, dot(n, p[:3]) / square)
@@ -98,11 +99,12 @@ def _of_three(p: Point, q: Point, r: Point) -> list[Any]:
 def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) -> tuple[Mask, Mask, list[Point]]:
     """Find both masks and the points of `enclose`, starting from those of `_spread`.
 
-    The point that is behind the side furthest from the origin makes way for the furthest one in front of that side.
+    The origin is furthest outside of one of the four sides. The point opposite this side makes way for the furthest
+    point of C in front of it.
     """
 
     def sides(points: list[Point]) -> list[list[Scalar]]:
-        """For each point the distance of the others' plane from the origin, and its normal away from the point."""
+        """Return for each point how far the others' plane is from the origin, and its normal away from the point."""
         out = []
         for k in range(4):
             a, b, c = (points[j][:3] for j in range(4) if j != k)

@@ -136,7 +136,7 @@ def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED, looks: bool 
         spot = spots[k]
         there = k + 0.5 < c["count"]
         dist = select(there, spot[0], NEVER)
-        if kept:  # what was not put may be no number, and 0 times that neither
+        if kept:  # entries that were never written may be NaN, and 0 * NaN is NaN
             spot = [dist, *(select(there, x, 0.0) for x in spot[1:])]
         out.append((dist, spot))
     return out
@@ -159,17 +159,17 @@ class _Prisms:
         self.slant = _ends(hull, self.across, margin)
 
     def there(self, at: dict[str, Any]) -> Mask:
-        """Mask: this cell is one of them, and not beyond the last."""
+        """Return where this cell is one of those under the shape, and not beyond the last."""
         return at["row"] < self.end
 
     def after(self, at: dict[str, Any]) -> dict[str, Any]:
-        """The cell that comes after this one."""
+        """Return the cell that comes after this one."""
         onwards = at["column"] + 1.0
         over = onwards >= self.columns[1]
         return {"column": select(over, self.columns[0], onwards), "row": select(over, at["row"] + 1.0, at["row"])}
 
     def is_clear(self, row: Scalar, column: Scalar, half: float) -> Mask:
-        """Mask: it is clear without a search that the shape does not touch the prism."""
+        """Return where it is clear without a search that the shape does not touch the prism."""
         tops = self.grid.triangle(row, column, half)
         diagonal = dot(self.grid.flat(row, column), self.across[:2])
         beyond = self.slant[1] < diagonal if half else self.slant[0] > diagonal
@@ -186,7 +186,7 @@ class _Grid:
         self.field, self.local = field, local
 
     def range_of(self, k: int, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
-        """The cells between two places along x or y: the first, and the one after the last."""
+        """Return the cells between two places along x or y: the first, and the one after the last."""
         half, step = self.field.size[k], self.field.steps[k]
         last = float((self.field.ncol, self.field.nrow)[k] - 1)
         first = floor((self.local[k] + low + half) * (1.0 / step))
@@ -194,7 +194,7 @@ class _Grid:
         return maximum(first, 0.0), minimum(end, last)
 
     def triangle(self, row: Scalar, column: Scalar, half: Scalar) -> list[list[Scalar]]:
-        """The three corners of a prism's top: a cell's triangle on the side of y (half 0), or that on the side of x."""
+        """Return the corners of a prism's top: a cell's triangle on the side of y (half 0), or on the side of x."""
         other = 1.0 - half
         return [
             self._corner(row + other, column),
@@ -213,6 +213,6 @@ class _Grid:
 
 
 def _ends(hull: Hull, n: Vec, margin: Scalar) -> tuple[Scalar, Scalar]:
-    """The least and the greatest place of the shape and its margin along n, a unit vector, metres."""
+    """Return the least and the greatest place of the shape and its margin along n, a unit vector, metres."""
     reach = hull.skin + margin
     return dot(hull.furthest(scale(n, -1.0)), n) - reach, dot(hull.furthest(n), n) + reach

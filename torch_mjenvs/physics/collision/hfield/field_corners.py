@@ -1,8 +1,8 @@
 """Finds the depth of a box or a mesh in a prism of a height field as MuJoCo does.
 
-MuJoCo knows corners of boxes and meshes by numbers, those of a prism not. Where it should see that a point of C's
-polytope was found again, it takes any point with the same corner of the box for it. So it may stop at a face that is
-inside of C: mostly the depth is too small, and the normal another one. What it gets depends on where it starts: hence
+MuJoCo numbers the corners of boxes and meshes, but not those of a prism. When it checks whether it has found a point of
+C's polytope again, any point with the same corner of the box passes for it. So it may stop at a face that is inside of
+C: mostly the depth is then too small, and the normal another one. The result depends on where it starts, hence
 `enclosing`. With a margin it goes on to the end.
 
 Robots with box-shaped feet walk on such ground: MuJoCo Playground's Berkeley Humanoid and Unitree G1 on rough terrain.

@@ -59,7 +59,7 @@ class Prism:
         self.centre = scale([x, y, 0.5 * (height + 3.0 * bottom)], 1.0 / 3.0)
 
     def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The furthest point in direction n, a unit vector, with a skin of this thickness."""
+        """Return the furthest point in direction n, a unit vector, with a skin of this thickness."""
         up = n[2] >= 0.0
         corners = [[x, y, select(up, z, self.bottom)] for x, y, z in self.tops]
         out, far = corners[0], dot(corners[0], n)
@@ -69,16 +69,16 @@ class Prism:
         return [x + y * skin for x, y in zip(out, n, strict=True)]
 
     def seen(self, p: Vec) -> list[Scalar]:
-        """The point p in the field's own frame (3)."""
+        """Return the point p in the field's own frame (3)."""
         return add(p, self.local)
 
     def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The furthest point in direction n, and the number that MuJoCo has for all corners of a prism."""
+        """Return the furthest point in direction n, and the number that MuJoCo has for all corners of a prism."""
         return [*self.furthest(n, skin), 0.0]
 
 
 def is_apart(prism: Prism, hull: Hull, margin: Scalar) -> Mask:
-    """Mask of the worlds where the top of the prism, or a face of the box around a shape, separates the two.
+    """Return where the top of the prism, or a face of the box around a shape, separates the two: a mask of worlds.
 
     This is far cheaper than the search for their nearest points. The shape's centre is the origin. The mask is False
     for meshes, as their vertices are in tables.
@@ -157,10 +157,11 @@ def _from_origin(prism: Prism, where: Callable[..., Any]) -> tuple[Scalar, list[
     """Return how far the origin is out of a prism, and the unit vector there from the prism's nearest point.
 
     Inside it is the least distance to a face, negative. Outside, let h be the point of the prism's outline, seen from
-    above, that is nearest to the origin. Where the prism at h reaches from below the origin to above it, the nearest
-    point is beside the origin, where it ends above, that is at the bottom, and where it ends below, somewhere on top.
+    above, that is nearest to the origin. If the prism at h reaches from below the origin to above it, the nearest point
+    is level with the origin; if it is all above the origin, the nearest point is at its bottom; if it is all below,
+    somewhere on its top.
 
-    where: `when_any`, or what does the same without a block.
+    where: `when_any`, or a function that does the same without a block.
     """
     sides = [_Side(u, v) for u, v in zip(prism.tops, [*prism.tops[1:], prism.tops[0]], strict=True)]
     a, b, c = prism.tops
@@ -210,7 +211,7 @@ class _Side:
         return [-dot(n, self.u[:2]), *n, 0.0]
 
     def nearest(self, k: int) -> list[Scalar]:
-        """The point of the edge that is nearest to the origin: in space (k = 3), or seen from above (2)."""
+        """Return the point of the edge that is nearest to the origin: in space (k = 3), or seen from above (2)."""
         share = -dot(self.edge[:k], self.u[:k]) / dot(self.edge[:k], self.edge[:k])
         return add_scaled(self.u, self.edge, clip(share, 0.0, 1.0))
 

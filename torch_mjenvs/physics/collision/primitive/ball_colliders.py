@@ -1,7 +1,7 @@
 """Colliders of a sphere and a box or a cylinder: MuJoCo's mjc_SphereBox and mjc_SphereCylinder.
 
-`find` and `place` are explained in `colliders`. The nearest way from the sphere's centre into the other shape is along
-the normal n, on which the surface is `gap` away; inside of the shape n leads on inwards, and the gap is negative.
+`find` and `place` are explained in `colliders`. The normal n is the direction of the shortest way from the sphere's
+centre to the other shape, whose surface is `gap` away. Inside of the shape n leads on inwards, and the gap is negative.
 
 c the sphere's centre from that of the other shape
 """
@@ -54,17 +54,17 @@ def place_ball_box(ball: Geom, box: Geom, spot: list[Scalar]) -> Place:
 
 
 def sizes_of(box: Geom) -> list[Scalar]:
-    """Half the lengths of a box's edges (3)."""
+    """Return half the lengths of a box's edges (3)."""
     return [box.size[k] for k in ("x", "y", "z")]
 
 
 def seen_by(geom: Geom, p: Vec) -> list[Scalar]:
-    """The point p as seen from the geom's centre, in its axes (3)."""
+    """Return the point p as seen from the geom's centre, in its axes (3)."""
     return mat_vec(transpose(geom.mat), sub(p, geom.centre))
 
 
 def into_box(c: Vec, sizes: Vec) -> tuple[Scalar, list[Scalar]]:
-    """The gap and n from a point c into a box, in the box's axes."""
+    """Return the gap and n from a point c into a box, in the box's axes."""
     way = sub([clip(x, -size, size) for x, size in zip(c, sizes, strict=True)], c)
     gap = norm(way)
     outside = gap > MINVAL
@@ -92,7 +92,7 @@ def place_ball(sphere: Geom, other: Geom, spot: list[Scalar]) -> Place:
 
 
 def _into_cylinder(sphere: Geom, cylinder: Geom) -> tuple[Scalar, list[Scalar]]:
-    """The gap and n from the sphere's centre into a cylinder: to its side, a disc or a rim."""
+    """Return the gap and n from the sphere's centre into a cylinder: to its side, a disc or a rim."""
     c, radius, half = sub(sphere.centre, cylinder.centre), cylinder.size["radius"], cylinder.size["half"]
     x = dot(cylinder.axis, c)
     out = add_scaled(c, cylinder.axis, -x)  # from the axis

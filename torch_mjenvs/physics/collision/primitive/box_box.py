@@ -1,11 +1,11 @@
 """Finds where two boxes touch, by separating axes and by clipping a face by another: mjc_BoxBox.
 
-Of the 15 axes along which two boxes can be apart (the normals of faces, and what is at right angles to an edge of each)
-the one decides along which they overlap least. If it belongs to a face, the other box's face that looks at it is cut
-off at the sides of this one: each corner that is left is a contact, up to 8. If it belongs to two edges, they touch
-once, where they are nearest.
+There are 15 axes along which two boxes can be apart: the normals of faces, and those at right angles to an edge of each
+box. The axis along which the boxes overlap least decides. If it belongs to a face, the other box's face that looks at
+it is cut off at the sides of this one: each corner that is left is a contact, up to 8. If it belongs to two edges, they
+touch once, where they are nearest.
 
-A polygon is a ring of places, as many in every world, each with a mask of the worlds in which it is a corner.
+A polygon is a ring of places, the same number in every world, each with a mask of the worlds in which it is a corner.
 
 i, j axes of the first and the second box   R the second's axes seen from the first (rows: the first's)   h half sizes
 """
@@ -89,7 +89,7 @@ def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
 def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_boxes` left in its spot.
 
-    Its adjoints go back through finding it again, without blocks and loops.
+    Its adjoints come from finding it again, without blocks and loops.
     """
 
     def again() -> list[Scalar]:
@@ -127,7 +127,8 @@ def _best_edges(
 ) -> tuple[Mask, Scalar, Scalar, Scalar]:
     """Find the two edges that are furthest apart.
 
-    Gives a mask of the worlds where they are further apart than the faces; their axes; how far any two edges are.
+    Return a mask of the worlds where they are further apart than the faces; their axes; how far apart any two edges are
+    at most.
     """
     axis_i: Scalar
     axis_j: Scalar
@@ -156,7 +157,7 @@ def _best_edges(
 
 
 def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
-    """The unit normal of axis i of the first box and j of the second, without its component along i, which is 0.
+    """Return the unit normal of the first box's axis i and the second's j, without its component along i, which is 0.
 
     Then a mask of the worlds where there is one.
     """
@@ -166,7 +167,7 @@ def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
 
 
 def _entry(table: Vec, k: Scalar) -> Scalar:
-    """The entry table[k] for a k that is a scalar."""
+    """Return the entry table[k] for a k that is a scalar."""
     out = table[-1]
     for n in range(len(table) - 2, -1, -1):
         out = select(k < n + 0.5, table[n], out)
@@ -201,7 +202,7 @@ def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: S
     doubt1, doubt2 = _doubtful(n), _doubtful(m)
 
     def attempt(k: Any, carry: list[Scalar]) -> list[Scalar]:
-        """Try the other edge of either box where it is open which one is meant."""
+        """Try the other edge of either box where it is in doubt which one is meant."""
         flip1, flip2 = Table([0.0, 0.0, 1.0, 1.0])[k] > 0.5, Table([0.0, 1.0, 0.0, 1.0])[k] > 0.5
         c1 = [0.0, *(select(logical_and(flip1, d), -x, x) for d, x in zip(doubt1, corner1, strict=True))]
         cc = [select(logical_and(flip2, d), -x, x) for d, x in zip(doubt2, corner2, strict=True)]
@@ -224,7 +225,7 @@ def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: S
 
 
 def _doubtful(n: Vec) -> list[Mask]:
-    """Masks of the worlds where n's second component is next to nothing, or if that is not, its third."""
+    """Return masks of the worlds where n's second component is next to 0 or, if that is not, its third."""
     first = absolute(n[1]) < SIGNLESS
     return [first, logical_and(absolute(n[2]) < SIGNLESS, logical_not(first))]
 
@@ -309,7 +310,7 @@ def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
 
 
 def _closed(ring: Ring) -> Ring:
-    """Move each place that is no corner to the next that is: so sides lead from corner to corner."""
+    """Move each place that is no corner to the next corner, so that sides lead from corner to corner."""
     at = ring[0][1]
     for there, x in reversed(ring):
         at = choose(there, x, at)
@@ -340,5 +341,5 @@ def _gathered(ring: Ring, most: int) -> Ring:
 
 
 def _apart(a: Vec, b: Vec) -> Scalar:
-    """The squared distance of two points."""
+    """Return the squared distance of two points."""
     return dot(sub(a, b), sub(a, b))

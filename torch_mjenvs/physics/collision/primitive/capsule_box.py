@@ -2,8 +2,8 @@
 
 The first contact is a ball's around the point of the capsule's segment that is nearest to the box: an end above a face,
 or a point nearest to one of the twelve edges. Where the segment lies along a face, or an edge, there is a second one,
-as far along the segment as it stays above that face. Which point counts where the segment cuts through the box is
-MuJoCo's choice, too, and so is its limit to squared distances, which only a capsule as thick as metres comes to.
+as far along the segment as it stays above that face. Where the segment cuts through the box, the point that counts is
+the one that MuJoCo chooses. The limit to squared distances is MuJoCo's, too; only a capsule metres thick comes to it.
 
 All in the box's axes, from its centre: c the capsule's centre   a its axis   h half its length   t a point of its
 segment   y a point of an edge
@@ -61,7 +61,7 @@ class _Segment:
 class _End:
     """An end of the segment that is inside the box, or above one of its faces. square: its squared distance.
 
-    above: of each axis, whether it is above a face across it. t: -h or h.
+    above: for each axis, whether the end is above a face across that axis. t: -h or h.
     """
 
     square: Scalar
@@ -88,7 +88,10 @@ def _nearest_end(s: _Segment) -> _End:
 
 
 def _along_face(s: _Segment, end: _End) -> tuple[Mask, Scalar]:
-    """A mask for the second contact, and how far along the axis it is: where the segment leaves the face, or ends."""
+    """Return a mask for the second contact, and how far along the axis it is.
+
+    It is where the segment leaves the face, or ends.
+    """
     to = select(end.t > 0.0, -1.0, 1.0)
     p = add_scaled(s.c, s.a, end.t)
     way: Scalar = 2.0 * s.h
@@ -104,8 +107,8 @@ def _along_face(s: _Segment, end: _End) -> tuple[Mask, Scalar]:
 class _Edge:
     """The edge nearest to the segment, along axis `k`. square: their squared distance.
 
-    t, y: the nearest points. corner: whether the edge's is one of its ends. upper: of each axis, whether the edge, or
-    that end of it, is on the positive side.
+    t, y: the nearest points. corner: whether the edge's nearest point is one of its ends. upper: for each axis, whether
+    the edge, or that end of it, is on the positive side.
     """
 
     square: Scalar
@@ -144,10 +147,10 @@ def _nearer(one: _Edge, two: _Edge) -> _Edge:
 
 
 def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """The squared distance of an edge along axis k, the nearest points t and y, and y before it was held to the edge.
+    """Return the squared distance of an edge along axis k, the nearest points t and y, and y before it was held.
 
-    Seen along the edge it is a point, and t is where the segment comes nearest. Where one of the points is held to its
-    end, the other one is that which is nearest to there.
+    Seen along the edge it is a point, and t is where the segment comes nearest to it. If one of the points is held at
+    an end, the other one is the nearest to that.
     """
     (i, di), (j, dj) = ((axis, x - s.c[axis]) for axis, x in at.items())
     size, c, a = s.sizes[k], s.c[k], s.a[k]
@@ -160,7 +163,7 @@ def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar
     moved = absolute(to_held) > s.h
     again = c + a * t
     y = select(moved, clip(again, -size, size), held)
-    # held at an end once, it counts as that corner to MuJoCo, even where it has left it for the sake of t
+    # once held at an end, it counts as that corner to MuJoCo, even if it has left the end again because t was held
     beyond = select(logical_and(moved, absolute(again) > size), again, free)
     way = [di - s.a[i] * t, dj - s.a[j] * t, y - c - a * t]
     square = select(size * size * s.h * s.h * across < MINVAL, NEVER, dot(way, way))
@@ -168,10 +171,10 @@ def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar
 
 
 def _along_edge(s: _Segment, edge: _Edge) -> tuple[Mask, Scalar]:
-    """A mask for the second contact of a segment along an edge, and how far along the axis it is."""
+    """Return a mask for the second contact of a segment along an edge, and how far along the axis it is."""
     lengths = [absolute(a) for a in s.a]
     spans = [2.0 * size / maximum(length, TINY) for size, length in zip(s.sizes, lengths, strict=True)]
-    # of each axis, whether the segment goes up where the edge is below, or down where it is above: away from the corner
+    # for each axis, whether the segment leads away from the corner: up if the edge is below, or down if it is above
     rises = [a > 0.0 for a in s.a]
     away = [_differ(up, upper) for up, upper in zip(rises, edge.upper, strict=True)]
     twice: Mask = False

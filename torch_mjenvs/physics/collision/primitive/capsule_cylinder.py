@@ -1,9 +1,9 @@
-"""The collider of a capsule and a cylinder, to MuJoCo a general convex pair (mjc_Convex): geometry written out.
+"""The collider of a capsule and a cylinder, worked out for these shapes; MuJoCo's is the general one, mjc_Convex.
 
-MuJoCo iterates until it knows distances to `ccd_tolerance`, 1e-6 by default, and normals to about its root. Here the
-nearest points are found to rounding. Where the capsule's segment itself cuts into the cylinder, the shortest way out is
-taken, as MuJoCo looks for it, too. A capsule that lies on one of the flat ends, tilted by less than `TILT`, touches it
-twice: MuJoCo holds the segment's image on the end to a polygon of 16 corners, in place of the disc.
+MuJoCo iterates until it knows distances to `ccd_tolerance`, 1e-6 by default, and normals to about the root of that.
+Here the nearest points are found to rounding. If the capsule's segment itself cuts into the cylinder, the shortest way
+out is taken, which MuJoCo looks for, too. A capsule that lies on one of the flat ends, tilted by less than `TILT`,
+touches it twice: MuJoCo holds the segment's image on the end to a polygon of 16 corners, in place of the disc.
 
 All in the cylinder's axes, from its centre: c the capsule's centre   a its axis   t a point of its segment   x where
 that is   n the way from there into the cylinder, a unit vector   gap how far that is, negative from within
@@ -38,13 +38,13 @@ from ...algebra.spatial import (
 from ..colliders import NEVER, SLACK, Found, Geom, Place, make_frame
 from .ball_colliders import seen_by
 
-TOUCHING = 1e-6  # the gap below which MuJoCo takes it that the segment cuts into the cylinder
+TOUCHING = 1e-6  # the gap below which MuJoCo assumes that the segment cuts into the cylinder
 TILT = 0.0888  # sine of the angle below which MuJoCo takes an edge to lie on a face
 TINY = 1e-30  # for what would be divided by 0
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
-REFINED = 40  # times
-LEVEL = 1e-6  # below which a direction is across the axis, where the length has a kink that may be its least
+REFINED = 40  # how often it is refined
+LEVEL = 1e-6  # a direction with less along the axis is across it, where the length has a kink that may be its minimum
 
 SPOT = 7  # dist, n, point
 
@@ -54,7 +54,7 @@ End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes.
 
-    For adjoints it is also where the searches ended, and which contact it is.
+    For adjoints it also has where the searches ended, and which contact it is.
     """
     found, ended = _find(capsule, cylinder, [])
 
@@ -65,10 +65,10 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
 
 
 def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list[Scalar]], list[Scalar]]:
-    """Find both spots, and where the searches ended: t, cosine and sine of the direction over a rim, and
-    which of the ways out is the shortest.
+    """Find both spots, and where the searches ended: t, cosine and sine of the direction over a rim, and which of the
+    ways out is the shortest.
 
-    ended: that, if it is known; then nothing is searched for, and there are no blocks.
+    ended: where they ended, if that is known; then nothing is searched for, and there are no blocks.
     """
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     near = (capsule.size["radius"] + capsule.margin) * (1.0 + SLACK)
@@ -121,19 +121,19 @@ class _Pair:
     near: Scalar  # a gap beyond which nothing is looked for
 
     def given(self) -> list[Scalar]:
-        """All of its numbers in a list."""
+        """Return all of its numbers in a list."""
         return [*self.c, *self.a, self.reach, self.radius, self.half]
 
 
 def _from_outside(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance.
 
-    Where a tangent of that shows that the gap is greater than `s.near`, the search ends: t and n are then anywhere.
-    ended: where it ended, if it is known.
+    If a tangent of that shows that the gap is greater than `s.near`, the search ends, with any t and n. ended: where it
+    ended, if that is known.
     """
 
     def slope(t: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-        """Half the squared distance at t, and its first and second derivative."""
+        """Return half the squared distance at t, and its first and second derivative."""
         out, off, rise, above, up = _beyond(s, t)
         bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
@@ -188,8 +188,8 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
 def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment.
 
-    ended: cosine and sine of the direction over a rim, and which way it is, if they are known. They are given
-    for adjoints.
+    ended: cosine and sine of the direction over a rim, and which way it is, if they are known. For adjoints they are
+    returned, too.
     """
     best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0, *for_adjoints(lambda: [0.0])]
     ways = itertools.count()
@@ -269,9 +269,9 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec, ended: list[Scalar]) -> list[Scalar]:
 
 
 def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[End]]:
-    """Mask: the capsule lies on an end of the cylinder. Then its two contacts there: dist, n and point of each.
+    """Return where the capsule lies on an end of the cylinder, and its two contacts there: dist, n and point of each.
 
-    What lies there is the segment, moved by the capsule's radius along n as far as that is across it.
+    What lies there is the segment, moved by the capsule's radius along the part of n that is across it.
     """
     side = select(n[2] > 0.0, -1.0, 1.0)
     c = add_scaled(s.c, add_scaled(n, s.a, -dot(n, s.a)), radius + 0.5 * margin)

@@ -27,9 +27,9 @@ def place_on_plane(plane: Geom, shape: Geom, spot: list[Scalar]) -> Place:
 def find_plane_box(plane: Geom, box: Geom) -> Found:
     """Find the lower end of each of a box's four diagonals: mjc_PlaneBox.
 
-    The centre of a diagonal is the box's, so it is the lower end that touches. Where a diagonal lies level to the last
-    bit MuJoCo has both its ends, which shows in a box that is sunk in to its centre. Where the order counts, see
-    `in_order_of_corners`.
+    The centre of a diagonal is the box's, so it is the lower end that touches. If a diagonal is level to the last bit,
+    MuJoCo has both its ends, which shows in a box that is sunk in to its centre. `in_order_of_corners` is for where the
+    order counts.
     """
     n, h = _seen_from(plane, box)
     sizes = [box.size[k] for k in ("x", "y", "z")]
@@ -93,8 +93,8 @@ def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom) -> Found:
 def find_plane_mesh(plane: Geom, geom: Geom) -> Found:
     """Find the lowest vertex of a mesh, and up to three more corners of its face that looks down most: mjc_PlaneConvex.
 
-    Which they are is known of each corner of a face (`Face.spans`). Among vertices at one height rounding decides, as
-    in MuJoCo: so of a face of more than four corners that lies flat, it may be other ones.
+    `Face.spans` says which they are, for each corner of a face. Among vertices at one height rounding decides, as in
+    MuJoCo. So if a face of more than four corners lies flat, they may be others than MuJoCo's.
     """
     n, h = _seen_from(plane, geom)
     solids = geom.solids
@@ -117,6 +117,6 @@ def find_plane_mesh(plane: Geom, geom: Geom) -> Found:
 
 
 def _seen_from(plane: Geom, shape: Geom) -> tuple[Vec, Scalar]:
-    """The plane's normal n in the shape's axes (3), and the height h of the shape's centre above the plane, metres."""
+    """Return the plane's normal n in the shape's axes (3), and the height h of the shape's centre above it, metres."""
     n = [dot(column(shape.mat, k), plane.axis) for k in range(3)]
     return n, dot(sub(shape.centre, plane.centre), plane.axis)

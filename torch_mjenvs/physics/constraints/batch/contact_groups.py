@@ -2,7 +2,7 @@
 
 A line is an axis of the contact as a spatial vector, at the origin of either body's tree: see `body_contacts`.
 
-i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
+i number of a contact   J its rows of the Jacobian, by the dofs that tell its bodies apart (`PairBatch.own`)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .records import Computed, Records, records, records_each
 
 @dataclass
 class ContactGroups(Constraint):
-    """The contacts of all batches, each with a friction cone. They share arrays over `dofs`, those of any batch."""
+    """The contacts of all batches, each with a friction cone. They share arrays over `dofs`, those of all batches."""
 
     groups: Sequence[ContactGroup]
     dofs: Sequence[int]
@@ -98,7 +98,7 @@ class ContactGroups(Constraint):
         return [own for g in self.groups for own in g.batch.own]
 
     def _of_dofs(self, x: Vec) -> Array:
-        """Pick from x (nv) one number for each of `dofs`, and 0 for one that never moves."""
+        """Pick from x (nv) one number for each of `dofs`, and append a 0 for the dof that never moves."""
         return Array([x[v] for v in self.dofs] + [0.0])
 
 
@@ -106,10 +106,11 @@ class ContactGroups(Constraint):
 class ContactGroup:
     """The contacts of a batch of pairs, each with a friction cone.
 
-    rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
-    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place:
-    gives its distance, its point from the origins of the trees of the first body and of the second, and its frame.
-    refine: masks as of `Constraint.needs_refinement`. again: makes a group that keeps no list of what it computed.
+    rows: for each contact in `touching`, lines (side, k), y0 and J by axis (condim), D and friction. Side 0 is the
+    second body; side 1 is the first, which shares the lines of side 0 if both are of one tree. cone: makes the cone of
+    a contact. place: returns a contact's distance, its point from the origins of the trees of the first body and of
+    the second, and its frame. refine: masks as of `Constraint.needs_refinement`. again: makes a group that keeps no
+    list of what it computed.
     """
 
     batch: PairBatch
@@ -121,7 +122,7 @@ class ContactGroup:
     again: Callable[[], ContactGroup]
 
     def push(self, x: Any, i: Any) -> list[Any]:
-        """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
+        """Return contact i's share of the gradient and of the Hessian (lower triangle by rows), as (place, value)."""
         jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
         force, weight = self.cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
@@ -136,7 +137,7 @@ class ContactGroup:
         ]
 
     def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
-        """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
+        """Return the places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
         g = self.batch
         places = [g.dof(i, c) for c in range(g.most)]
         return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
@@ -168,7 +169,7 @@ class ContactGroup:
         )  # fmt: skip
 
     def _force(self, i: Any, x: Any) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self.cone(i).push(self._residual(i, x))[0]
 
     def _jacobian(self, i: Any) -> list[list[Scalar]]:
@@ -179,7 +180,7 @@ class ContactGroup:
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list[Scalar]:
-        """Return contact i's own of these numbers, one a dof."""
+        """Pick from x, which has a number for each dof, those of contact i's own dofs."""
         return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
@@ -230,7 +231,7 @@ def rows_of(
 ) -> dict[Hashable, Any]:
     """Compute lines, y0 and J of contact i of a batch, as `ContactGroup.rows` has them.
 
-    moving: the motion axes and speeds of the batch's dofs. y0: of the velocity along each axis.
+    moving: the motion axes and speeds of the batch's dofs. y0: computes y0 from the velocity along each axis.
     """
     jacobian: list[list[Scalar]] = [[] for _ in range(batch.condim)]
     speed: list[Scalar] = [0.0] * batch.condim

@@ -1,14 +1,15 @@
 """Contacts of very many pairs, of all kinds of shapes, in slots.
 
 dm_control's dog has 5,557 pairs of geoms that may touch, of 14 kinds. Each kind has loops of its own that find contacts
-(`PairTables`); what comes after, the rows and all that the solver does with them, is the same for all, and there once.
+(`PairTables`); what follows, the rows and all that the solver does with them, is the same for all, so that its code is
+there once.
 
-A contact is a number, its place in MuJoCo's order. Those that act are packed into slots, so that what is kept of them
-lies together, whichever they are. There is a slot for each contact that there may be, so none is ever left out.
+A contact is a number, its place in MuJoCo's order. Contacts that act are packed into slots, so that their data lies
+together, whichever they are. There are as many slots as there can be contacts, so none is ever left out.
 
-Rows of the Jacobian are in blocks of dofs, those of the Hessian's tiles: a contact has the blocks in which there is a
-dof that tells its bodies apart, and loops go through these. So a contact costs as much as its own bodies' dofs, and the
-code is that of one tile.
+Rows of the Jacobian are cut into blocks of dofs, the same as those of the Hessian's tiles. A contact has the blocks
+with a dof that tells its bodies apart, and loops go through these. So a contact costs as much as its own bodies' dofs,
+and the code is that of one tile.
 
 Letters: i a slot   e one of a block's dofs   k one of a contact's axes
 """
@@ -43,11 +44,11 @@ from .records import Records
 
 @dataclass(frozen=True)
 class Couples:
-    """The couples of bodies of contacts, each with its blocks of dofs in order, in tables for loops.
+    """The couples of bodies that contacts have, each with its blocks of dofs in order, in tables for loops.
 
-    of: each contact's couple. start, count: where a couple's blocks are in `blocks`, and how many. signs: of each of
-    these, and each of its dofs, as `PairBatch.signs` has them. alike: the motion axes of a contact's both bodies are
-    seen from one origin, or nothing moves the first.
+    of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many it has. signs: for
+    each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
+    alike: in every couple, both bodies' motion axes are seen from one origin, or the first body is the world.
     """
 
     of: Table
@@ -78,7 +79,7 @@ class Couples:
         return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
 
     def dense_signs(self, blocks: Blocks) -> tuple[list[list[float]], list[float]]:
-        """Return rows of signs, one for each couple and block of all, and the first row of each contact's couple."""
+        """Return rows of signs, one for each couple and each of all blocks, and each contact's first row."""
         rows = list[list[float]]()
         for couple in range(len(self.start.values)):
             start = self.start[couple]
@@ -90,8 +91,8 @@ class Couples:
 def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
     """Return the tiles of the Hessian in which contacts of these pairs have entries.
 
-    Its blocks are those of M where that is in tiles. Else they are those with which the fewest products factor it:
-    where any limb may touch any other, or trees are small, a block that holds dofs of two costs nothing more.
+    If M is in tiles, its blocks are used. Otherwise they are those whose factorization takes the fewest products: where
+    any limb may touch any other, or trees are small, a block with dofs of two of them costs nothing more.
     """
     columns: list[set[int]] = [set() for _ in range(m.nv)]
     couples = {bodies_of(m, p) for p in pairs}
@@ -117,9 +118,10 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
 class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
-    pairs, kth: by place, each contact's pair and which of the pair's it is. slots: those that act. found: where they
-    are, and the numbers of their rows, by slot. jacobian: by slot and block, the entries of each axis (condim x SIDE).
-    y0: by slot (condim). layout: of all pools' tiles. refine: the masks of `Constraint.needs_refinement`.
+    pairs, kth: by place, each contact's pair, and its number among the pair's contacts. slots: the contacts that act.
+    found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block, the entries of each axis
+    (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
+    `Constraint.needs_refinement`.
     """
 
     m: Model
@@ -199,7 +201,7 @@ class ContactPool(Constraint):
         self.pull(lambda i: self.force(i, x), wrench)
 
     def pull(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        """Add to `wrench` the wrenches on both bodies by the force of each contact along its axes (condim)."""
         pull_in_loop(
             self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
             self.couples.alike, wrench,
@@ -218,20 +220,20 @@ class ContactPool(Constraint):
         )  # fmt: skip
 
     def force(self, i: Any, x: Array) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self.cone(i).push(self.residual(i, x))[0]
 
     def residual(self, i: Any, x: Array) -> list[Scalar]:
-        """The residual J a + y0 of contact i along its axes (condim). x: a as `of_dofs` gives it."""
+        """Return the residual J a + y0 of contact i along its axes (condim). x: a as `of_dofs` gives it."""
         (y,) = self._times(i, [x])
         return [one + y0 for one, y0 in zip(y, self.y0[i], strict=True)]
 
     def cone(self, i: Any) -> Cone:
-        """The cone of contact i."""
+        """Return the cone of contact i."""
         return cone_of(self.m, self.found.at(i, "friction"), self.found.at(i, "D"), ContactBound(False))
 
     def where(self, i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-        """The distance of contact i, its point from the origins of the trees of both bodies, and its frame."""
+        """Return the distance of contact i, its point from the origins of the trees of both bodies, and its frame."""
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
@@ -241,7 +243,7 @@ class ContactPool(Constraint):
         return [bodies_of(self.m, p) for p in self.pairs]
 
     def number(self, i: Any) -> Any:
-        """The place of contact i in MuJoCo's order, among those of the pool."""
+        """Return the place of contact i in MuJoCo's order, among those of the pool."""
         return self.slots.place(i)
 
     def _per_contact(self, values: Sequence[Any], i: Any) -> Any:
@@ -249,7 +251,7 @@ class ContactPool(Constraint):
         return values[place] if isinstance(place, int) else Table(values)[place]
 
     def _lines(self, i: Any) -> list[list[list[Scalar]]]:
-        """The lines of contact i, of the second body and of the first: see `body_contacts`."""
+        """Return the lines of contact i, of the second body and of the first: see `body_contacts`."""
         _, arms, axes = self.where(i)
         return lines_of((arms[0], arms[1]), axes, self.condim)
 
@@ -275,7 +277,7 @@ class ContactPool(Constraint):
         return [row[SIDE * k : SIDE * k + SIDE] for k in range(self.condim)]
 
     def _times(self, i: Any, xs: Sequence[Array]) -> list[list[Scalar]]:
-        """The products of the Jacobian of contact i with some vectors (condim each)."""
+        """Return the products of the Jacobian of contact i with some vectors (condim each)."""
 
         def add(b: Any, carry: list[list[Scalar]]) -> list[list[Scalar]]:
             mine, I, out = self._entries(i, b), self._block(i, b), []
@@ -335,7 +337,7 @@ def entries_of(
 
 
 def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
-    """Make the contacts of pools, each batches of pairs of one condim."""
+    """Make the contacts of pools. A pool is a list of batches of pairs, all of one condim."""
     if not pools:
         return []
     layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])

@@ -1,7 +1,7 @@
-"""Loops over contacts beside those of the solver's rows: for wrenches on bodies, for the visits of sensors, and to
+"""Loops over contacts other than those of the solver's rows: for wrenches on bodies, for the visits of sensors, and to
 find the worlds in which Newton steps are repeated.
 
-which: the contacts, an active set, of which i is one. per_contact: gives the entry of a list for contact i.
+which: the contacts, an active set, of which i is one. per_contact: looks up contact i's entry of a list.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def pull_in_loop(
     alike: bool,
     wrench: list[list[Scalar]],
 ) -> None:
-    """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies.
+    """Add to `wrench` the wrenches on both bodies by the force of each contact along its axes (condim).
 
-    lines: of contact i, of side 0, the second body, and 1, the first, which has the same ones where they are `alike`.
+    lines: those of contact i on a side: 0 is the second body, 1 the first. If `alike`, both sides have the same lines.
     """
 
     def push(i: Any) -> list[Any]:
@@ -64,8 +64,8 @@ def fold_in_loop(
 ) -> Any:
     """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`.
 
-    kth: of each contact, which of its pair's it is. where: gives its distance, its point from the origins of the trees
-    of the first body and of the second, and its frame.
+    kth: each contact's number among its pair's. where: returns a contact's distance, its point from the origins of the
+    trees of the first body and of the second, and its frame.
     """
     involved = sorted({body for pair in bodies for body in pair})
     tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}

@@ -1,9 +1,9 @@
-"""Batches of pairs of geoms of one kind that one loop does: which pairs they are, and what is fixed of them.
+"""Batches of pairs of geoms of one kind, which one loop handles: which pairs they are, and their constants.
 
-Humanoid has 109 pairs of geoms that may touch each other, and at any time next to none of them do. Written out they
-would be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
+Humanoid has 109 pairs of geoms that may touch each other, and at any time hardly any of them do. Written out they would
+be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
 
-A contact is a number, too: the first one of pair i is i, and of n pairs the k-th one after it is i + k n.
+A contact is a number, too: with n pairs, the first contact of pair i is i, and the k-th one after it is i + k n.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
-VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
-MANY, KINDS = 64, 9  # ... or so many pairs of so many kinds, which would each have code of its own in the solver
-MANY_SWEPT = 100  # ... pairs that noslip's sweeps go through, which would be written out otherwise, as no batch is
+VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see `contact_pool`
+MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
+MANY_SWEPT = 100  # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
 
 
 @dataclass(frozen=True)
 class PairBatch:
     """A batch of pairs of one collider and one condim.
 
-    dofs: those that tell the bodies of any pair apart, and others, if batches share arrays over them; there they come
-    in this order, and then one that never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves
-    the second body, -1 where it moves the first; all lists are of one length, filled up with the dof that never moves.
-    one_tree: the bodies of each pair are of one tree.
+    dofs: those that tell the bodies of any pair apart, and others if batches share arrays over dofs. Such arrays have
+    this order, with a dof that never moves at the end. own, signs: for each pair, its dofs as places in `dofs`, and for
+    each of them +1 if it moves the second body, -1 if it moves the first. All lists are filled up to one length with
+    the dof that never moves. one_tree: the bodies of each pair are of one tree.
     """
 
     pairs: list[Pair]
@@ -79,35 +79,36 @@ class PairBatch:
         return len(self.own[0])
 
     def per_contact(self, values: Sequence[Any], i: Any) -> Any:
-        """The entry for contact i of a table with an entry a pair."""
+        """Return contact i's entry of a list with one entry for each pair."""
         if isinstance(i, int):  # plain numbers: a table for each of n contacts would take n squared
             return values[i % len(values)]
         return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
-        """The place in `dofs` of the k-th dof of contact i."""
+        """Return the place in `dofs` of the k-th dof of contact i."""
         return self.per_contact([own[k] for own in self.own], i)
 
     def sign(self, i: Any, k: int) -> Any:
-        """The sign of the k-th dof of contact i."""
+        """Return the sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
 
 def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list[list[Pair]]]]:
-    """Find the pairs that loops do: those by batch, and, where they are very many, batches by pool instead.
+    """Find the pairs that loops handle: as batches, or, if they are very many, as pools of batches instead.
 
-    Without slots there are batches alone, with more code.
+    If the precision has no slots, there are only batches, with more code.
     """
     pools = _pools(m, precision) if precision.slots and len(m.pairs) >= min(MANY, _very_many(m)) else []
     return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
-    """Find the pairs that loops do, by batch.
+    """Find the pairs that loops handle, by batch.
 
-    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs. What touches
-    the world, such as feet, does so most of the time, and is less to do where it is written out: such pairs are in
-    loops if they are more than the compiler is to write out. (Some shapes are so much code that they always are.)
+    The pairs of a batch have one collider, impedance and condim, are all within trees or all between them, and are
+    numerous enough for a loop. Pairs with the world, such as feet, touch most of the time and cost less if they are
+    written out, so they are in loops only if they are more than the compiler should write out. (Some shapes are so much
+    code that they are always in loops.)
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
@@ -118,7 +119,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
-            continue  # what friction makes stiff is softened, world by world, one by one
+            continue  # contacts that friction makes stiff are softened for each world, and so written out
         if loop and moving and _is_plain(contact_bound(m, p, precision)):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
@@ -135,8 +136,8 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     """Find the pools: batches of one condim whose contacts share slots.
 
-    There are none where too few pairs can be in one, and these of few kinds, or where noslip sweeps or contact sensors,
-    which go by MuJoCo's order of all contacts, would find some in a pool and some not.
+    There are none if too few pairs can be in one, and these are of few kinds; nor, with noslip, if its sweeps or
+    contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.
     """
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
     count, world, m = 0, m, m.nominal or m
@@ -163,7 +164,7 @@ def _very_many(m: Model) -> int:
 
 
 def _is_plain(bound: ContactBound) -> bool:
-    """True where nothing is softened, and it is known beforehand whether Newton steps are to be repeated."""
+    """Return whether nothing is softened, and it is known beforehand if Newton steps are to be repeated."""
     return isinstance(bound.needs_refinement, bool) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
 
 
@@ -175,7 +176,7 @@ def loop_of(m: Model, pair: Pair) -> Collider | None:
 def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
     """Return whether a batch is of pairs with the world that may touch in many points, as feet on rough ground do.
 
-    Those are a stiffness of their bodies, which is summed over the tree whether anything touches or not.
+    Such contacts become a stiffness of their bodies, which is summed over the tree whether anything touches or not.
     """
     loop = loop_of(m, pairs[0])
     ends = (bodies_of(m, p) for p in pairs)
@@ -183,5 +184,5 @@ def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
 
 
 def field_of(m: Model, pair: Pair) -> int:
-    """The height field that the pair touches, or -1."""
+    """Return the height field that the pair touches, or -1."""
     return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1

@@ -39,13 +39,13 @@ class PerPair:
         self.rows = None if is_number(*values) else Array(values)
 
     def of_contact(self, i: Any) -> Scalar:
-        """The number of contact i's pair."""
+        """Return the number of contact i's pair."""
         if self.rows is None:
             return self.batch.per_contact(self.values, i)
         return self.rows[self.batch.per_contact(range(len(self.values)), i)]
 
     def of_pair(self, i: Any) -> Scalar:
-        """The number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
+        """Return the number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
         if self.rows is not None:
             return self.rows[i]
         return self.values[i] if isinstance(i, int) else Table(self.values)[i]
@@ -124,7 +124,8 @@ class TableRow:
 class PairTables:
     """The pairs of a batch in the state d, by number.
 
-    solimp: of all pairs, where it is `alike`. looked_at: margin and gap. ground: the height field, if there is one.
+    solimp: that of all pairs, if they are `alike`. looked_at: each pair's margin plus gap. ground: the height field, if
+    there is one.
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
@@ -145,7 +146,7 @@ class PairTables:
         self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
 
     def recomputed(self) -> PairTables:
-        """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
+        """Return a copy that measures a pair anew wherever that is asked for, or itself if this would be much code."""
         collider = self.batch.collider
         if collider.many or collider.ccd or collider.ncon > 2:
             return self
@@ -154,7 +155,7 @@ class PairTables:
         return found
 
     def _bounds_that_meet(self, m: Model, d: Data) -> Any:
-        """Find the pairs whose bounding spheres, or that of geom2 and its ground, come within margin and gap."""
+        """Find the pairs whose bounding spheres, or geom2's sphere and its ground, come within margin and gap."""
         known = {id(p) for p in self.batch.pairs}
         if len(known) < IN_LOOP or self.ground:
             candidates = [c for c in d.candidates if id(c.pair) in known]
@@ -183,10 +184,10 @@ class PairTables:
         self._places = [[place[x] for x in end] for end in self._ends]
         sizes = [[self._sizes[x] for x in end] for end in self._ends]
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
-        rods = collider.axial or collider.rods  # are measured as fast as boxes compared
+        rods = collider.axial or collider.rods  # measuring these is as fast as comparing boxes
         self._boxes = {} if rods else boxes_around(m, geoms)
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
-        self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
+        self._entries = (2, 5, 8) if collider.axial else range(9)  # those of orientations that the collider reads
         self._poses = records([self._pose(m, d, x) for x in geoms])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
@@ -242,11 +243,11 @@ class PairTables:
         return dist, list(self.arms(i, p)), frame
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
-        """The rows of contact i at a distance."""
+        """Return the rows of contact i at a distance."""
         return ContactRow(TableRow(self, i), dist)
 
     def invweight(self, i: Any) -> Scalar:
-        """The inverse inertia of a row of contact i."""
+        """Return the inverse inertia of a row of contact i."""
         if self._by_body is None:
             return PerPair(self.batch, [x.invweight for x in self._rows]).of_contact(i)
         places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
@@ -256,7 +257,7 @@ class PairTables:
         return maximum((one + two) * share, MINVAL)
 
     def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
-        """The two geoms of contact i, as seen from the origin of the second one's tree."""
+        """Return the two geoms of contact i, as seen from the origin of the second one's tree."""
         one, two = (self._geom(side, i) for side in (0, 1))
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
@@ -273,12 +274,12 @@ class PairTables:
         return self.batch.per_contact(self._places[side], i)
 
     def _offset(self, i: Any) -> list[Scalar]:
-        """The vector from the origin of the second geom's tree to that of the first's (3)."""
+        """Return the vector from the origin of the second geom's tree to that of the first's (3)."""
         one, two = (self._poses.at(self._pose_at(side, i), "origin") for side in (0, 1))
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list[Mask]:
-        """Mask, as a list of one: the boxes around the two geoms of pair i meet."""
+        """Return where the boxes around the two geoms of pair i meet: a mask, as a list of one."""
         one, two = (
             (
                 x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),
@@ -290,11 +291,11 @@ class PairTables:
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
     def _rods_meet(self, i: Any) -> list[Mask]:
-        """Mask, as a list of one: the rods around the two geoms of pair i meet."""
+        """Return where the rods around the two geoms of pair i meet: a mask, as a list of one."""
         return [rods_meet(*self._geoms(i), self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
-        """Measure the pair of contact i, which may be the pair's first."""
+        """Measure the pair of contact i. first: this is the pair's first contact."""
         one, two = (dataclasses.replace(geom, first=first) for geom in self._geoms(i))
         collider = self.batch.collider
         found = collider.found(one, two, collider.ncon)
@@ -306,11 +307,11 @@ class PairTables:
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
     def _dist(self, i: Any, k: int) -> Scalar:
-        """The distance of pair i's contact k."""
+        """Return the distance of pair i's contact k."""
         return self._found.at(part(i, k, self.n), "dist") if self._by_part else self._found.at(i, (k, 0))
 
     def _spot(self, i: Any) -> list[Scalar]:
-        """The collider's spot of contact i."""
+        """Return the collider's spot of contact i."""
         if self._by_part:
             return self._found.at(i, "spot")
         # the second contact's numbers stand behind the first's

@@ -10,7 +10,7 @@ from ....compiler.active_sets import compute_parts
 from ....compiler.arrays import Array
 from ....compiler.scalar import Scalar
 
-Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of the columns
+Row = Mapping[Any, Any]  # by name, a scalar or a list of scalars, in the order of the columns
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Records:
     columns: dict[Hashable, int | slice]
 
     def at(self, i: Any, name: Hashable) -> Any:
-        """The scalar, or list of scalars, that row i has under the name."""
+        """Return the scalar, or list of scalars, that row i has under the name."""
         return self.rows[i, self.columns[name]]
 
 

@@ -88,9 +88,9 @@ class WorldBatches(Constraint):
 class WorldBatch:
     """The contacts of a batch of pairs with the world.
 
-    velocity: of the bodies that may be touched. places: of each pair, that of its moving body among these. signs: of
-    each pair, +1 where the normal points to that body, else -1. refine: masks as of `Constraint.needs_refinement`.
-    rows: those of the contacts `touching`, each computed where it is asked for unless `kept`.
+    velocity: of the bodies that may be touched. places: for each pair, its moving body's place among these. signs: for
+    each pair, +1 if the normal points to that body, else -1. refine: masks as of `Constraint.needs_refinement`. rows:
+    those of the contacts `touching`, each computed where it is asked for unless `kept`.
     """
 
     m: Model
@@ -106,7 +106,7 @@ class WorldBatch:
         self.rows = Computed(self._row)
 
     def kept(self) -> WorldBatch:
-        """Keep the rows."""
+        """Compute the rows of all contacts now, and keep them."""
         self.rows = records_each(self.touching, self._row)
         return self
 
@@ -121,7 +121,7 @@ class WorldBatch:
         return {"r": r, "y0": y0, "D": row.stiffness(), "friction": friction} | dict(enumerate(frame))
 
     def push(self, motion: Array, i: Any) -> list[Any]:
-        """Contact i's share of the wrench and the stiffness of its body: (place, value)."""
+        """Return contact i's share of its body's wrench and stiffness, as (place, value)."""
         cone, r, frame, sign = self._cone(i), self.rows.at(i, "r"), self._frame(i), self._per_pair(self.signs, i)
         none = [zeros(6), zeros(SIZE - 6)]
         wrench, stiffness = add_stiffness(none, r, frame, sign, *cone.push(self._residual(motion, i)))
@@ -157,15 +157,15 @@ class WorldBatch:
         )  # fmt: skip
 
     def _force(self, motion: Array, i: Any) -> list[Scalar]:
-        """The force of contact i along its axes (condim)."""
+        """Return the force of contact i along its axes (condim)."""
         return self._cone(i).push(self._residual(motion, i))[0]
 
     def _residual(self, motion: Array, i: Any) -> list[Scalar]:
-        """The residual J a + y0 of contact i along its axes (condim)."""
+        """Return the residual J a + y0 of contact i along its axes (condim)."""
         return add(self._along(motion, i), self.rows.at(i, "y0"))
 
     def _along(self, motion: Array, i: Any) -> list[Scalar]:
-        """The motion of contact i's point along its axes (condim)."""
+        """Return the motion of contact i's point along its axes (condim)."""
         r, sign = self.rows.at(i, "r"), self._per_pair(self.signs, i)
         return along(r, self._frame(i), self.tables.batch.condim, sign, self._of_body(motion, i))
 
@@ -173,14 +173,14 @@ class WorldBatch:
         return [self.rows.at(i, k) for k in range(3)]
 
     def _of_body(self, motion: Array, i: Any) -> list[Scalar]:
-        """The spatial motion of contact i's body."""
+        """Return the spatial motion of contact i's body."""
         return motion[self._per_pair(self.places, i), :]
 
     def _cone(self, i: Any) -> Cone:
         return cone_of(self.m, self.rows.at(i, "friction"), self.rows.at(i, "D"), ContactBound(False))
 
     def _per_pair(self, values: Sequence[Any], i: Any) -> Any:
-        """The entry for contact i of a list with one for each pair."""
+        """Return contact i's entry of a list with one entry for each pair."""
         return values[0] if len(set(values)) == 1 else self.tables.batch.per_contact(values, i)
 
 

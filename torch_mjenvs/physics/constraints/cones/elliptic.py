@@ -1,4 +1,4 @@
-"""Elliptic friction cones: friction is bounded by an ellipse, as large as the normal's force (condim 3, 4, 6).
+"""Elliptic friction cones: friction is bounded by an ellipse that scales with the normal force (condim 3, 4, 6).
 
 With x = friction y of each axis but the normal, T = |x|, and the residual e along the normal, a contact costs
 
@@ -11,7 +11,7 @@ impratio, along the first tangent. In all three zones force and stiffness along 
 
     (push, -P x)   and   [[A, -B u'], [-B u, P I + (B - P) u u']],
 
-except for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUpdate, HessianCone.
+except that both B and (B - P) are 0 where it sticks. mj_constraintUpdate, HessianCone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EllipticCone:
 
     friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
 
-    give: where it is not 0, mu**2 is `give` D at the least, so that what sticks is no stiffer than rounding bears.
+    give: if it is not 0, mu**2 is at least `give` D, so that a contact that sticks is no stiffer than rounding allows.
     """
 
     friction: list[Scalar]
@@ -79,13 +79,13 @@ class EllipticCone:
         return force, weight
 
     def rows(self, y: list[Scalar]) -> list[Any]:
-        """The residual e along the normal, and x = friction y along the other axes."""
+        """Return the residual e along the normal, and x = friction y along the other axes."""
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
     def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
         """Return `total` plus the contact's cost along a search line: see `Cone.fold`.
 
-        Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
+        What is out of place is how far the force at y + alpha v is from what force and stiffness at y predict.
         """
         before, now = self._zone(y), self._zone(add(y, scale(v, alpha)))
         change, *w = v
@@ -110,9 +110,9 @@ class EllipticCone:
         ]
 
     def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
-        """Compute what is out of place where a contact slides, before and now, to rounding of the difference.
+        """Compute what is out of place where a contact slides both before and now, with only its own rounding.
 
-        step: of x; what it is across u is p, and T has grown by `longer` more than along u.
+        step: the change of x. p is its part across u, and T has grown by `longer` more than the part along u.
         """
         c = before.B
         along = dot(before.u, step)

@@ -62,11 +62,11 @@ class Pyramid:
         return force, weight
 
     def edges(self, y: list[Scalar]) -> list[Scalar]:
-        """The force of each row at residuals y."""
+        """Return the force of each row at residuals y."""
         return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
     def rows(self, y: list[Scalar]) -> list[Any]:
-        """List each row's value, the axis beside the normal that it takes, and its factor; 0, 0 of the normal."""
+        """List each row's value, the axis that it adds to the normal, and that axis's factor; 0, 0 if it adds none."""
         if not self.friction:
             return [(y[0], 0, 0.0)]
         sides = [(k, sign) for k, mu in enumerate(self.friction, 1) for sign in (mu, -mu)]

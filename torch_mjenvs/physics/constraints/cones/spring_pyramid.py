@@ -1,13 +1,13 @@
 """A friction pyramid whose normal alone is softened: the cone of contacts with next to no friction (see `softening`).
 
-Rows of friction mu are n + s, s = +-mu t along two tangents. As D goes with 1 / mu**2, what they do along the tangents
-is as it should be, but the normal is hard. So a spring of stiffness K is put between the normal and the rows, which see
-z for n. Its force K (z - n) is the sum of theirs, and z is eliminated:
+Rows of friction mu are n + s, s = +-mu t along two tangents. As D goes with 1 / mu**2, they act as they should along
+the tangents, but are too hard along the normal. So a spring of stiffness K is put between the normal and the rows,
+which see z in place of n. Its force K (z - n) is the sum of theirs, and z is eliminated:
 
     row i is pressed where K (n + s_i) + D sum over j of max(0, s_i - s_j) < 0,
     and its force is then -(K (n + s_i) + D sum over pressed j of (s_i - s_j)) D / (K + p D), where p rows are pressed.
 
-With an endless K that is n + s_i < 0 and -D (n + s_i).
+For an infinite K these become n + s_i < 0 and -D (n + s_i).
 
 Letters: as in `pyramid`.
 """
@@ -47,17 +47,17 @@ class SpringPyramid(Pyramid):
         ]
 
     def rows(self, y: list[Scalar]) -> list[Scalar]:
-        """Give a quantity along the axes back unchanged, as the rows act together."""
+        """Return a quantity given along the axes unchanged, since the rows act together."""
         return y
 
     def pressed(self, y: list[Scalar]) -> list[Mask]:
-        """A mask for each row: it is pressed at residuals y."""
+        """Return for each row the mask of the worlds where it is pressed at residuals y."""
         shifts = self._shifts(y)
         behind = [sum_of(maximum(s - other, 0.0) for other in shifts if other is not s) for s in shifts]
         return [self.spring * (y[0] + s) + self.D * b < 0.0 for s, b in zip(shifts, behind, strict=True)]
 
     def push_of(self, y: list[Scalar], pressed: list[Mask]) -> tuple[list[Scalar], list[list[Scalar]]]:
-        """Compute force and stiffness while the rows `pressed` are: the force is linear in y."""
+        """Compute force and stiffness if the rows `pressed` are pressed: then the force is linear in y."""
         D, shifts, ones = self.D, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
         share = D / (self.spring + D * sum_of(ones))
         f = self._forces(y, pressed, shifts, share)
@@ -79,7 +79,7 @@ class SpringPyramid(Pyramid):
         return self._forces(y, pressed, self._shifts(y), share)
 
     def _forces(self, y: list[Scalar], pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
-        """The force of each row at residuals y. share: D / (K + p D)."""
+        """Return the force of each row at residuals y. share: D / (K + p D)."""
         f = []
         for s, p in zip(shifts, pressed, strict=True):
             others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
@@ -88,10 +88,10 @@ class SpringPyramid(Pyramid):
         return f
 
     def _shifts(self, y: list[Scalar]) -> list[Scalar]:
-        """The shift s of each row, in the order of `Pyramid`'s rows."""
+        """Return the shift s of each row, in the order of `Pyramid`'s rows."""
         return [s for mu, x in zip(self.friction, y[1:], strict=True) for s in (mu * x, -(mu * x))]
 
 
 def curvature(weight: list[list[Scalar]], v: list[Scalar]) -> Scalar:
-    """The product v'Wv of a stiffness W along the axes."""
+    """Return the product v'Wv of a stiffness W along the axes."""
     return sum_of(x * dot(row, v) for x, row in zip(v, weight, strict=True))

@@ -30,26 +30,26 @@ from .transmissions import TRANSMISSIONS, Angle
 
 
 def check_act(m: Model, act: Sequence[Scalar]) -> None:
-    """Raises ValueError for a wrong number of activations."""
+    """Raise ValueError for a wrong number of activations."""
     if len(act) != m.na:
         raise ValueError(f"act has {len(act)} entries, and the model {m.na} activations")
 
 
 def activation_rate(m: Model, i: int, act: Scalar, ctrl: Scalar) -> Scalar:
-    """act_dot of actuator i, which has an activation."""
+    """Return act_dot of actuator i, which must have an activation."""
     kind = dynamics_of(m, i)
     assert kind.rate, "an actuator without an activation has no rate"
     return kind.rate(nearest_turn(m, i, ctrl, act) if kind.approaches else ctrl, act, m.actuator_dynprm[i])
 
 
 def next_activation(m: Model, i: int, act: Scalar, rate: Scalar) -> Scalar:
-    """The activation after a time step at this rate, within its range. mj_nextActivation."""
+    """Return the activation after a time step at this rate, within its range. mj_nextActivation."""
     act = act + rate * dynamics_of(m, i).duration(m.timestep, m.actuator_dynprm[i])
     return clip(act, *m.actuator_actrange[i]) if m.actuator_actlimited[i] else act
 
 
 def drive(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
-    """The number that the gain of actuator i multiplies: its control, or its activation, now or after this step."""
+    """Return the number that actuator i's gain multiplies: its control, or its activation now or after this step."""
     a = m.actuator_actadr[i]
     if a >= 0:
         ctrl = next_activation(m, i, d.act[a], d.act_dot[a]) if m.actuator_actearly[i] else d.act[a]
@@ -57,9 +57,9 @@ def drive(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
 
 
 def advance(m: Model, act: list[Scalar], rates: list[Scalar], lengths: Mapping[int, Scalar]) -> list[Scalar]:
-    """Activations after a step at these rates, where the actuators of `wrapping_setpoints` have these lengths.
+    """Return the activations after a step at these rates. mj_advance.
 
-    mj_advance.
+    lengths: those of the actuators in `wrapping_setpoints`, or none.
     """
     out = list(act)
     for i, a in enumerate(m.actuator_actadr):
@@ -71,12 +71,12 @@ def advance(m: Model, act: list[Scalar], rates: list[Scalar], lengths: Mapping[i
 
 
 def wrapping_setpoints(m: Model) -> list[int]:
-    """Actuators whose activation is a set point that could wind up: a step ends with the nearest turn."""
+    """Return the actuators whose activation is a set point that could wind up: a step moves it to the nearest turn."""
     return [i for i in range(m.nu) if m.actuator_actadr[i] >= 0 and servo_angle(m, i)]
 
 
 def servo_angle(m: Model, i: int) -> Angle | None:
-    """The angle that actuator i measures, where it may be a position servo of one; else None."""
+    """Return the angle that actuator i measures if it may be a position servo of an angle; else None."""
     angle = TRANSMISSIONS[m.actuator_trntype[i]].angle(m, i)
     if angle is None or not may_be_servo(m, i):
         return None
@@ -84,8 +84,8 @@ def servo_angle(m: Model, i: int) -> Angle | None:
 
 
 def held_to_a_turn(m: Model) -> Mask:
-    """True if the set point of any actuator is held to the nearest turn at the end of a step. Where one is, MuJoCo ends
-    a Runge-Kutta step with the lengths of all actuators at its start.
+    """Return in which worlds the set point of any actuator is held to the nearest turn at the end of a step. There,
+    MuJoCo ends a Runge-Kutta step with the lengths that all actuators had at its start.
     """
     angles = [(i, servo_angle(m, i)) for i in wrapping_setpoints(m)]
     held = (logical_and(_is_servo(m, i, angle), norm(angle.gear) > 0.0) for i, angle in angles if angle)
@@ -93,15 +93,15 @@ def held_to_a_turn(m: Model) -> Mask:
 
 
 def nearest_turn(m: Model, i: int, target: Scalar, length: Scalar) -> Scalar:
-    """The target, or of a position servo of an angle the set point nearest to this length, of those that are full turns
-    away from the target.
+    """Return the target, or for a position servo of an angle, the set point nearest to this length among those that are
+    full turns away from the target.
     """
     angle = servo_angle(m, i)
     return _nearest(target, length, angle.gear, _is_servo(m, i, angle)) if angle else target
 
 
 def _is_servo(m: Model, i: int, angle: Angle) -> Mask:
-    """True if actuator i is a position servo of this angle, which `servo_angle` gave."""
+    """Return where actuator i is a position servo of this angle, which `servo_angle` gave."""
     servo = absolute(m.actuator_gainprm[i][0] + m.actuator_biasprm[i][1]) <= 0.0
     return logical_and(servo, *(absolute(x) <= 0.0 for x in angle.others))
 

@@ -18,7 +18,7 @@ from .driven import OF_JOINTS, OF_TENDONS, drivers
 from .kinds import BIASES, GAINS
 from .transmissions import TRANSMISSIONS
 
-AT_AN_END = 1e-10  # a force on a tendon that is less than this short of its actuatorfrcrange, as a share of it, is held
+AT_AN_END = 1e-10  # a tendon's force within this share of an end of its actuatorfrcrange counts as clamped
 
 
 @stage(
@@ -26,7 +26,7 @@ AT_AN_END = 1e-10  # a force on a tendon that is less than this short of its act
     computes="actuator_length actuator_moment actuator_velocity",
 )
 def transmission(m: Model, d: Data) -> None:
-    """mj_transmission, and the velocities of mj_fwdVelocity."""
+    """Compute the lengths, moments and velocities of actuators. mj_transmission, mj_fwdVelocity."""
     found = [TRANSMISSIONS[kind].measure(m, d, i) for i, kind in enumerate(m.actuator_trntype)]
     d.actuator_length = [length for length, _ in found]
     d.actuator_moment = [moment for _, moment in found]
@@ -38,7 +38,7 @@ def transmission(m: Model, d: Data) -> None:
     computes="act_dot actuator_force qfrc_actuator tendon_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
-    """mj_fwdActuation, from d.ctrl and d.act."""
+    """Compute the rates of activations and the forces of actuators from d.ctrl and d.act. mj_fwdActuation."""
     d.act_dot, d.actuator_force, d.qfrc_actuator = zeros(m.na), zeros(m.nu), zeros(m.nv)
     for i in range(m.nu) if m.actuation else ():
         ctrl = _ctrl(m, d, i)
@@ -72,13 +72,13 @@ def actuation(m: Model, d: Data) -> None:
 
 
 def _ctrl(m: Model, d: Data, i: int) -> Scalar:
-    """The control that actuator i follows, held in its range."""
+    """Return the control that actuator i follows, held in its range."""
     given = control(m, d, i)
     return clip(given, *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else given
 
 
 def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
-    """The forces; those on one tendon are scaled so that their sum is within its actuatorfrcrange."""
+    """Return the forces, with those on one tendon scaled so that their sum is within its actuatorfrcrange."""
     for t in range(m.ntendon):
         on = drivers(m, OF_TENDONS, t)
         if not (on and m.tendon_actfrclimited[t]):
@@ -92,7 +92,7 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
-    """Gain times control or activation, plus bias, before any range."""
+    """Return gain times control or activation, plus bias, before any range."""
     if m.actuator_disabled[i]:
         return 0.0
     gain, bias, moving = GAINS[m.actuator_gaintype[i]], BIASES[m.actuator_biastype[i]], _moving(d, i)
@@ -103,15 +103,16 @@ def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
 
 
 def _moving(d: Data, i: int) -> tuple[Scalar, Scalar]:
-    """Length and velocity of actuator i."""
+    """Return length and velocity of actuator i."""
     return d.actuator_length[i], d.actuator_velocity[i]
 
 
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
-    """The derivative of the force by the actuator's velocity. mjd_actuator_vel.
+    """Return the derivative of the force by the actuator's velocity. mjd_actuator_vel.
 
-    It is 0 where the force, or that on its joint or tendon, is held within its range. That of all actuators on a tendon
-    is so if it is at an end of the range when their own ranges have had their say: some may then have taken it back.
+    It is 0 where the force, or that on its joint or tendon, is clamped to its range. For actuators on a tendon: it is 0
+    for all of them if their total, after each was clamped to its own forcerange, is at an end of the tendon's
+    actuatorfrcrange.
     """
     if m.actuator_disabled[i] or not m.actuation:
         return 0.0

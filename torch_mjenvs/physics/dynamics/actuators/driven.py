@@ -11,5 +11,5 @@ OF_JOINTS, OF_TENDONS = (TrnType.JOINT, TrnType.JOINTINPARENT), (TrnType.TENDON,
 
 
 def drivers(m: Model, kinds: Sequence[int], driven: int) -> list[int]:
-    """The actuators that drive one joint or tendon: those with a transmission of these kinds to it."""
+    """Return the actuators that drive one joint or tendon: those with a transmission of these kinds to it."""
     return [i for i in range(m.nu) if m.actuator_trntype[i] in kinds and m.actuator_trnid[i][0] == driven]

@@ -1,6 +1,6 @@
 """The kinds of activation dynamics, gains and biases: all that is known of each, in `DYNAMICS`, `GAINS` and `BIASES`.
 
-Keys are mjtDyn, mjtGain and mjtBias. Nothing else names them: others are refused by name.
+Keys are mjtDyn, mjtGain and mjtBias. No other place names these kinds; all others are refused by name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _filter(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
 
 
 def _exact_duration(timestep: float, prm: Vec) -> Scalar:
-    """At the rate of its start, a filter comes in this time to where it exactly is after the step."""
+    """Return the time in which a filter, at the rate of its start, gets to where it exactly is after the step."""
     tau = maximum(prm[0], MINVAL)
     return tau * (1.0 - exp(-(timestep / tau)))
 
@@ -90,17 +90,17 @@ BIASES: dict[int, Term] = {
 
 
 def dynamics_of(m: Model, i: int) -> Dynamics:
-    """The kind of actuator i's activation dynamics."""
+    """Return the kind of actuator i's activation dynamics."""
     return DYNAMICS[m.actuator_dyntype[i]]
 
 
 def may_be_servo(m: Model, i: int) -> bool:
-    """True if actuator i may be a position servo: to MuJoCo, a fixed gain with an affine bias of the opposite slope."""
+    """Return whether actuator i may be a position servo: to MuJoCo, fixed gain and affine bias of opposite slope."""
     law = m.actuator_gaintype[i], m.actuator_biastype[i]
     return law == (GainType.FIXED, BiasType.AFFINE) and dynamics_of(m, i).set_point
 
 
 def forces_by_acc0(m: Model) -> list[int]:
-    """The actuators whose force depends on actuator_acc0, the acceleration that a unit of force gives."""
+    """Return the actuators whose force depends on actuator_acc0, the acceleration that a unit of force gives."""
     laws = enumerate(zip(m.actuator_gaintype, m.actuator_biastype, strict=True))
     return [i for i, (gain, bias) in laws if GAINS[gain].acc0 or BIASES[bias].acc0]

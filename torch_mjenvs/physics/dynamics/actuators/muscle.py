@@ -12,7 +12,7 @@ from ...model.model import Model
 
 
 def muscle_rate(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
-    """The rate of a muscle's activation. mju_muscleDynamics.
+    """Return the rate of a muscle's activation. mju_muscleDynamics.
 
     prm: the time constants to activate and to deactivate, and the width of the switch between them.
     """
@@ -28,25 +28,25 @@ def muscle_rate(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
 
 
 def muscle_gain(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
-    """The force of a fully activated muscle, in N: negative, for muscles pull. mju_muscleGain."""
+    """Return the force of a fully activated muscle, in N: negative, for muscles pull. mju_muscleGain."""
     most, unit, by_length = _at_rest(m, i, prm, length)
     return -(most * by_length * _velocity_curve(velocity / unit, prm[8]))
 
 
 def muscle_gain_rate(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
-    """The derivative of `muscle_gain` by velocity. mjd_muscleGain_vel."""
+    """Return the derivative of `muscle_gain` by velocity. mjd_muscleGain_vel."""
     most, unit, by_length = _at_rest(m, i, prm, length)
     return -(most * by_length * _velocity_slope(velocity / unit, prm[8]) / unit)
 
 
 def _at_rest(m: Model, i: int, prm: Vec, length: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """The peak force, the greatest speed, and the share of the force that the length leaves."""
+    """Return the peak force, the greatest speed, and the share of the force that the length leaves."""
     unit, at = _optimal(m, i, prm, length)
     return _peak_force(m, i, prm), maximum(unit * prm[6], MINVAL), _length_curve(at, prm[4], prm[5])
 
 
 def muscle_bias(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
-    """The passive force of a stretched muscle, at any velocity: a parabola, then a line. mju_muscleBias."""
+    """Return the passive force of a stretched muscle, at any velocity: a parabola, then a line. mju_muscleBias."""
     _, at = _optimal(m, i, prm, length)
     half = 0.5 * (1.0 + prm[5])
     x = (at - 1.0) / maximum(half - 1.0, MINVAL)
@@ -56,19 +56,19 @@ def muscle_bias(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) ->
 
 
 def _peak_force(m: Model, i: int, prm: Vec) -> Scalar:
-    """The greatest force: the one given, or where that is negative one that follows the inertia that is moved."""
+    """Return the greatest force: the one given, or if that is negative, one that follows from the inertia it moves."""
     return select(prm[2] < 0.0, prm[3] / maximum(m.actuator_acc0[i], MINVAL), prm[2])
 
 
 def _optimal(m: Model, i: int, prm: Vec, length: Scalar) -> tuple[Scalar, Scalar]:
-    """L0, and the length in units of it."""
+    """Return L0, and the length in units of it."""
     low, high = m.actuator_lengthrange[i]
     unit = (high - low) / maximum(prm[1] - prm[0], MINVAL)
     return unit, prm[0] + (length - low) / maximum(unit, MINVAL)
 
 
 def _length_curve(at: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """A hump of four parabolas, 1 at length 1 and 0 outside of its range. mju_muscleGainLength."""
+    """Return the force-length factor: a hump of four parabolas, 1 at length 1, 0 out of range. mju_muscleGainLength."""
     left, right = 0.5 * (low + 1.0), 0.5 * (1.0 + high)
     rise, fall = (at - low) / maximum(left - low, MINVAL), (high - at) / maximum(high - right, MINVAL)
     before, after = (1.0 - at) / maximum(1.0 - left, MINVAL), (at - 1.0) / maximum(right - 1.0, MINVAL)
@@ -78,7 +78,7 @@ def _length_curve(at: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 
 def _velocity_curve(speed: Scalar, most: Scalar) -> Scalar:
-    """0 for what shortens at full speed, 1 at rest, `most` for what is pulled out."""
+    """Return the force-velocity factor: 0 when shortening at full speed, 1 at rest, `most` when stretched fast."""
     room = most - 1.0
     pulled = most - (room - speed) * (room - speed) / maximum(room, MINVAL)
     shortening = select(speed <= -1.0, 0.0, (speed + 1.0) * (speed + 1.0))
@@ -86,7 +86,7 @@ def _velocity_curve(speed: Scalar, most: Scalar) -> Scalar:
 
 
 def _velocity_slope(speed: Scalar, most: Scalar) -> Scalar:
-    """The derivative of `_velocity_curve`."""
+    """Return the derivative of `_velocity_curve`."""
     room = most - 1.0
     pulled = select(speed <= room, 2.0 * (room - speed) / maximum(room, MINVAL), 0.0)
     return select(speed <= 0.0, select(speed <= -1.0, 0.0, 2.0 * (speed + 1.0)), pulled)

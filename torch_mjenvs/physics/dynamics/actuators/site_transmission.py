@@ -26,7 +26,10 @@ from ..tendons.tendon import difference_row
 
 
 def of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
-    """A force and a torque in the site's axes; there is no length. Where there is a reference site: `_of_pose`."""
+    """Return length, which is 0, and moment of a force and a torque in the site's axes.
+
+    If the site has a reference site, they are those of `_of_pose`.
+    """
     (site, reference), gear = m.actuator_trnid[i], m.actuator_gear[i]
     if reference >= 0:
         return _of_pose(m, d, site, reference, gear)
@@ -36,8 +39,9 @@ def of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 def _of_pose(m: Model, d: Data, site: int, reference: int, gear: Vec) -> tuple[Scalar, Row]:
-    """The site's position and orientation (as a rotation vector) in the frame of the reference site, times the gear.
+    """Return length and moment of a site's pose in the frame of a reference site.
 
+    The length is the site's position and orientation (as a rotation vector) in that frame, times the gear.
     As in MuJoCo, rates leave out that the reference turns.
     """
     length: Scalar = 0.0
@@ -59,7 +63,9 @@ def _of_pose(m: Model, d: Data, site: int, reference: int, gear: Vec) -> tuple[S
 
 
 def of_crank(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
-    """The place on the slider site's z axis where the rod begins that ends at the crank site: length a'r - sqrt(det).
+    """Return length and moment of a slider-crank, whose rod leads from the slider site's z axis to the crank site.
+
+    The length is where on the axis the rod begins, a'r - sqrt(det).
 
     a axis   r from slider to crank   det = (a'r)² + rod² - r'r; where it is negative, the rod does not reach.
     """
@@ -83,6 +89,6 @@ def of_crank(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 def _apart(m: Model, d: Data, one: int, other: int) -> list[Scalar]:
-    """The vector from one site to another, in world axes."""
+    """Return the vector from one site to another, in world axes."""
     origins = (m.body_originid[m.site_bodyid[s]] for s in (one, other))
     return sub(add(d.site_xrel[other], between(d, *origins)), d.site_xrel[one])

@@ -19,9 +19,9 @@ from .site_transmission import of_crank, of_site
 
 @dataclass(frozen=True)
 class Angle:
-    """A length that is an angle about an axis in space, where the gears of what else it measures are 0.
+    """A length that is an angle about an axis in space, provided that the gears of all else that it measures are 0.
 
-    gear: length for each radian about the three axes. others: the gears of what else it measures.
+    gear: length for each radian about the three axes. others: the gears of all else that it measures.
     """
 
     gear: Vec
@@ -33,7 +33,7 @@ class Transmission:
     """A kind of transmission.
 
     measure: length and moment of actuator i, from the model, the positions in `Data`, and i.
-    angle: how the length of actuator i may be an angle, from the model and i; None if it is none.
+    angle: how the length of actuator i may be an angle, from the model and i; None if it never is.
     """
 
     measure: Callable[[Model, Data, int], tuple[Scalar, Row]]
@@ -78,7 +78,7 @@ def _site_angle(m: Model, i: int) -> Angle | None:
 
 
 def _of_body(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
-    """A pull at the contacts of a body, shared among them. It has no length, and no gear."""
+    """Return length, which is 0, and moment of a pull at the contacts of a body, shared among them. It has no gear."""
     return 0.0, d.contact_moment[m.actuator_trnid[i][0]]
 
 

@@ -85,10 +85,10 @@ def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
 
 
 def stretches(m: Model, d: Data, t: int) -> Mask:
-    """Return whether anything changes the length of tendon t in this pose: else MuJoCo has no rows for it.
+    """Return whether anything changes the length of tendon t in this pose: if not, MuJoCo has no rows for it.
 
-    Nothing does where a geom would, round which the tendon does not lead; and where sites lie on the axes about which
-    their bodies turn.
+    Nothing does if only wrapping could, but the tendon touches no geom in this pose, or if its sites lie on the axes
+    about which their bodies turn.
     """
     moving = [{*dofs_of(m, m.site_bodyid[m.wrap_objid[w]])} for _, w in parts(m, t)]
     ends = [{*dofs_of(m, m.site_bodyid[_end_of_part(m, w)])} for _, w in parts(m, t)]
@@ -242,7 +242,8 @@ def _sum(rows: list[Row]) -> Row:
 def difference_row(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec], along: Vec) -> Row:
     """Return how fast a point of a body moves away from a point of another, along a direction, by each dof.
 
-    Points are from the origins of their trees. What moves both bodies has no entry: it turns the direction with them.
+    Points are from the origins of their trees. A dof that moves both bodies has no entry, since it turns the direction
+    with them.
     """
     dofs1, dofs2 = dofs_of(m, one[0]), dofs_of(m, two[0])
     row = {v: _rate(d.odof[v], two[1], along) for v in dofs2 if v not in dofs1}

@@ -1,10 +1,10 @@
 """The path of a tendon round a sphere or a cylinder. mju_wrap.
 
-All takes place in a plane, where the geom is a circle about 0: that of both endpoints and the sphere's centre, or that
-across the cylinder's axis, along which the tendon climbs evenly. There the tendon is the shortest path that turns about
-the centre as the polyline from one endpoint by way of the side site to the other does: by more than half a turn, if
-need be. Without a side site it takes the shorter way. It leaves the circle where it is left alone: where the straight
-line turns by as much and clears the circle. A side site inside the geom makes it pass through the inside instead.
+All takes place in a plane in which the geom is a circle about 0: that of both endpoints and the sphere's centre, or
+that across the cylinder's axis, along which the tendon climbs evenly. There the tendon is the shortest path that turns
+about the centre as the polyline from one endpoint by way of the side site to the other does: by more than half a turn,
+if need be. Without a side site it takes the shorter way. It does not touch the circle if the straight line turns by as
+much and clears the circle. A side site inside the geom makes it pass through the inside instead.
 
 e an endpoint in the plane   l its distance from the centre   r radius   p an endpoint in space
 """
