@@ -104,8 +104,8 @@ class Policy(nn.Module):
         inputs, actions = self.sizes
         metadata = export.described(self.parts, actions, self.env_id, self.task, action_space)
         metadata["activation"] = self.activation
-        if file.suffix in (".pt", ".ts") and _is_policy(file):
-            raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
+        if file.suffix in (".pt", ".ts") and _is_of_a_run(file):
+            raise FileExistsError(f"{str(file)!r} is a file of a run, which is kept: choose another name")
         if not file.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(file.parent)!r}")
         network = copy.deepcopy(self.network).cpu().float().requires_grad_(False)
@@ -186,15 +186,15 @@ class Squash(nn.Module):
         return self.middle + self.reach * x.tanh()
 
 
-def _is_policy(file: Path) -> bool:
-    """Return whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
+def _is_of_a_run(file: Path) -> bool:
+    """Return whether a file is a run's policy or checkpoint; a policy as TorchScript is not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, if the file is TorchScript
-            Policy.load(file)
-    except (FileNotFoundError, ValueError):
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception:  # torch and pickle have many ways to say that it is none of theirs
         return False
-    return True
+    return isinstance(found, Mapping) and ("env" in found or "run" in found)
 
 
 def _holds(given: Any, wanted: Any) -> bool:

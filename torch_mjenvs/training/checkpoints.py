@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ EVERY = 60.0  # seconds after the last one, ...
 SHARE = 0.05  # ... or later, so that large ones take no more of the time than this
 BEFORE = {"norm": "none"}  # settings that older runs did not have yet
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
+MADE = "made."  # before what a run's task is made of: it may change, too, with a note
 
 
 class Kept:
@@ -50,8 +52,8 @@ class Kept:
         start, agent = time.perf_counter(), self.agent
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         if self.share.first:
-            save(policy_entries(agent, self.run), self.out / "policy.pt")
             save(state, self.out / "checkpoint.pt")
+            save(policy_entries(agent, self.run), self.out / "policy.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
 
@@ -76,12 +78,15 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
     state = load(file, ("run", "agent", "history", "seconds"))
     try:
         changed = _differences(state["run"], run)
-        differs = [f"{name} is {old} there, {new} here" for name, old, new in changed if name not in CHANGEABLE]
+        kept = [change for change in changed if change[0] not in CHANGEABLE and not change[0].startswith(MADE)]
+        differs = [f"{name} is {old} there, {new} here" for name, old, new in kept]
         wrong = None if differs else misfit(state["agent"], agent.state_dict())
         if not differs and not wrong:
             agent.load_state_dict(state["agent"])
             history = empty | state["history"]
             history["changes"] = history["changes"] + [[agent.frames_seen, *change] for change in changed]
+            if remade := [f"{name} was {old}, is {new}" for name, old, new in changed if name.startswith(MADE)]:
+                print(f"note: since {file}, the task has changed: {'; '.join(remade)}", file=sys.stderr)
             return history, float(state["seconds"])
     except Exception as error:  # whatever a file with other contents leads to
         said = next(iter(str(error).splitlines()), "")
@@ -100,9 +105,10 @@ def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
     old, new = (BEFORE | {**x["settings"], **x} for x in (theirs, run))
-    for name in ("algorithm", "obs_groups", "activation", "norm", "actor", "critic"):
-        if old.get(name) != new.get(name):
-            raise SystemExit(f"{folder} cannot be started from: {name} is {old.get(name)}, here {new.get(name)}")
+    for name in ("algorithm", "obs_groups", "observation", "activation", "norm", "actor", "critic"):
+        there, here = (_ordered(x.get(name)) for x in (old, new))
+        if there != here and not (name == "observation" and None in (old.get(name), new.get(name))):
+            raise SystemExit(f"{folder} cannot be started from: {name} is {there}, here {here}")
     wrong = misfit(state, {name: ours[name] for name in agent.LEARNED})
     if wrong:
         raise SystemExit(f"{folder} cannot be started from: {wrong}")
@@ -116,13 +122,22 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, An
     """Return the settings in which two runs differ: the name, old value and new value of each."""
     flat = [_flat(run) for run in (old, new)]
     names = sorted(flat[0].keys() | flat[1].keys())
-    return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
+    older = [name for name in ("observation", "made") if name not in old]  # of a run before these were kept
+    known = [name for name in names if not any(name == x or name.startswith(f"{x}.") for x in older)]
+    return [(k, flat[0].get(k), flat[1].get(k)) for k in known if flat[0].get(k) != flat[1].get(k)]
+
+
+def _ordered(x: Any) -> Any:
+    """Return a dict as JSON, in which the order of its entries counts; anything else as it is."""
+    return json.dumps(x) if isinstance(x, Mapping) else x
 
 
 def _flat(run: dict[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = BEFORE | run["settings"]
     task = {f"task.{name}": x for name, x in run.get("task", {}).items()}
-    return settings | task | {k: v for k, v in run.items() if k not in ("settings", "task")}
+    made = {f"{MADE}{name}": x for name, x in run.get("made", {}).items()}
+    rest = {name: _ordered(x) for name, x in run.items() if name not in ("settings", "task", "made")}
+    return settings | task | made | rest
 
 
 def write(path: Path, content: bytes | memoryview) -> None:

@@ -86,9 +86,14 @@ def parsed(
 ) -> tuple[argparse.Namespace, str, dict[str, Any]]:
     """Parse a command line with flags for the fields of the task that it names.
 
-    Returns the arguments, the full id of the task, and the given fields by name. A resumed run keeps its fields.
+    Returns the arguments, the full id of the task, and the given fields by name. A resumed run keeps its task, fields,
+    seed and settings, as far as the command line does not give others.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
+    before = to_go_on_with(argv)
+    if before:
+        groups = {"obs_groups": list(x.items())} if (x := before.get("obs_groups")) else {}
+        out.set_defaults(env=before["env"], seed=before["seed"], **before["settings"], **groups)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--env", default=out.get_default("env"))
     env_id = task_id(first.parse_known_args(argv)[0].env)
@@ -98,6 +103,27 @@ def parsed(
     if args.resume and (file := to_resume(args.out, name_of(env_id, args))).exists():
         fields = _resumed_fields(file, env_id, task) | fields
     return args, env_id, fields
+
+
+def to_go_on_with(argv: Sequence[str]) -> dict[str, Any]:
+    """Return what identifies the run that a command line with --resume and --out goes on with; {} for any other.
+
+    Raises SystemExit for a task of the user's module that only the file names: a file does not say what is imported.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--env")
+    first.add_argument("--out", type=Path)
+    first.add_argument("--resume", action="store_true")
+    args, _ = first.parse_known_args(list(argv))
+    if not args.resume or args.out is None or not (file := args.out / "checkpoint.pt").exists():
+        return {}
+    run = load(file, ("run",))["run"]
+    known = isinstance(run, Mapping) and isinstance(run.get("settings"), Mapping)
+    if not known or not {"env", "seed"} <= run.keys():
+        return {}  # `resumed` says what is wrong with it
+    if args.env is None and ":" in run["env"]:
+        raise SystemExit(f"{file} is of {run['env']!r}, a task of your own: name it, too, by --env {run['env']}")
+    return dict(run)
 
 
 def name_of(env_id: str, args: argparse.Namespace) -> str:
@@ -138,8 +164,9 @@ def chosen(
 
 
 def train(
-    agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, share: Share = ALONE
-) -> dict[str, Any]:
+    agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, share: Share = ALONE,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
     Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best in evaluations, and OUT/checkpoint.pt, to resume from.
@@ -154,6 +181,7 @@ def train(
     is then from before that.
     """
     history: dict[str, Any] = {"curve": [], "evaluations": [], "faults": asdict(Faults()), "changes": []}
+    history |= about or {}
     before, total = 0.0, agent.settings.total_steps
     if args.resume:
         history, before = resumed(agent, run, out / "checkpoint.pt", history)
@@ -162,7 +190,10 @@ def train(
     if not args.resume:
         kept.save(0.0)
     off = not share.first
-    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off)
+    often = 0.1 if sys.stderr.isatty() else 10.0  # seconds from one update of the bar to the next: a log needs fewer
+    bar = tqdm(
+        total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off, mininterval=often
+    )
     stopped = False
     with (
         Interrupts() as interrupts,
@@ -197,7 +228,7 @@ def train(
     if stopped:
         kept.save(time.perf_counter() - start)
         if share.first:
-            print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
+            print(f"stopped after {agent.frames_seen:,} frames: go on by {_again(run, out)}", file=sys.stderr)
         raise SystemExit(interrupts.status)
     return history
 
@@ -212,8 +243,13 @@ def _diverged(why: str, by_reward: bool, agent: Agent, kept: Kept) -> str:
         return f"the run ended {where}. Mend the task's reward; a lower --learning-rate does not help"
     return (
         f"the run diverged {where}. Try a --learning-rate below {agent.settings.learning_rate:g}; "
-        f"with --resume --out {kept.out}, it goes on from {kept.frames:,} frames"
+        f"with {_again(kept.run, kept.out)}, it goes on from {kept.frames:,} frames"
     )
+
+
+def _again(run: Mapping[str, Any], out: Path) -> str:
+    """Return the flags that go on with a run."""
+    return f"--resume --out {out}" + (f" --env {run['env']}" if ":" in run["env"] else "")
 
 
 class Evaluation:
@@ -246,11 +282,15 @@ class Evaluation:
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
     """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
-    found = scores(
-        agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
-        meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
-        by_rows=agent.acts_by_rows,
-    )  # fmt: skip
+    try:
+        found = scores(
+            agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
+            meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
+            by_rows=agent.acts_by_rows,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print(f"interrupted before the scores; all is learned and saved. Score by {_again(run, out)}", file=sys.stderr)
+        raise
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)
 

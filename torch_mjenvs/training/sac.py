@@ -67,7 +67,8 @@ def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, An
 
     device: the kind whose own settings override the task's others, such as "cpu".
 
-    Raises ValueError for an invalid setting, and for a buffer smaller than a rollout.
+    Raises ValueError for an invalid setting, for a buffer smaller than a rollout, and for a run that would end before
+    it learns.
     """
     found = tabled(TABLES, env_id, device, instead)
     rollout = found["num_envs"] * found["horizon"]
@@ -75,6 +76,11 @@ def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, An
         raise ValueError(
             f"buffer: {found['buffer']} frames are fewer than a rollout has, {rollout} = "
             f"{found['num_envs']} worlds (num_envs) x {found['horizon']} steps (horizon)"
+        )
+    if found["random_frames"] >= found["total_steps"]:
+        raise ValueError(
+            f"random_frames: nothing is learned before {found['random_frames']:,} frames, and the run has "
+            f"{found['total_steps']:,} (total_steps)"
         )
     return found
 

@@ -13,7 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import gymnasium
@@ -36,7 +36,16 @@ def task_behind(env_id: str) -> Task | None:
     try:
         return make_task(task, {x: kwargs[x] for x in kwargs if x in _names(task)}, ())
     except (TypeError, ValueError):
-        return None
+        return _unchecked(task, kwargs) if isinstance(task, type) and issubclass(task, Task) else None
+
+
+def _unchecked(kind: type[Task], kwargs: Mapping[str, Any]) -> Task:
+    """Return a task that refuses its defaults, made without being asked, to have flags for its fields."""
+    task = object.__new__(kind)
+    for x in fields(kind):
+        default = x.default_factory() if x.default_factory is not MISSING else x.default
+        object.__setattr__(task, x.name, kwargs.get(x.name, None if default is MISSING else default))
+    return task
 
 
 def _names(task: Any) -> set[str]:
@@ -168,7 +177,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | Non
     """
     found, unknown = parser.parse_known_args(_joined(argv))
     if unknown:
-        known = sorted(set(re.findall(r"--[a-z][\w.-]*", parser.format_help())))
+        known = sorted(x for action in parser._actions for x in action.option_strings if x.startswith("--"))
         flags = [x.partition("=")[0] for x in unknown if x.startswith("--")]
         near = [y for x in flags for y in difflib.get_close_matches(x, known, n=2)]
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -18,7 +18,7 @@ from .checkpoints import start_from
 from .flags import groups
 from .sharing import Share, joined, local
 from .task_flags import arguments
-from .worlds import make
+from .worlds import made_of, make
 
 ALGORITHMS = {"ppo": ".ppo", "sac": ".sac"}  # modules that are each an `Algorithm`
 
@@ -27,7 +27,10 @@ def chosen(argv: list[str]) -> tuple[Algorithm, argparse.ArgumentParser]:
     """Return the algorithm that a command line names, and the parser for its flags."""
     first = argparse.ArgumentParser(prog="torch_mjenvs train", add_help=False, allow_abbrev=False)
     _add_algorithm(first)
+    first.set_defaults(algorithm=str(runs.to_go_on_with(argv).get("algorithm", "ppo")).lower())
     name = first.parse_known_args(argv)[0].algorithm
+    if name not in ALGORITHMS:
+        raise SystemExit(f"there is no algorithm {name!r}: choose from {', '.join(ALGORITHMS)}")
     found = cast(Algorithm, importlib.import_module(ALGORITHMS[name], __package__))
     about = f"{found.NAME} on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own."
     parser = runs.training_parser(about, found.settings(), "torch_mjenvs train", found.TABLES)
@@ -74,22 +77,21 @@ def train(
     torch.manual_seed(args.seed)
     try:
         env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
-    except OSError as error:  # a model that is not there
+    except (OSError, ValueError) as error:  # a model that is not there, a field that the task does not take
         raise SystemExit("\n".join([str(error), *getattr(error, "__notes__", ())])) from error
     try:
         agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
     except ValueError as error:
         raise SystemExit(str(error)) from error
     run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
-    run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
+    run |= agent.seen.told() | {"made": made_of(env)}
     if args.start:
         start_from(agent, run, args.start)
     with runs.folder(args.out, runs.name_of(env_id, args), args.resume) if share.first else nullcontext() as held:
         out = share.told(held)
-        history = runs.train(agent, run, out, args, share)
+        history = runs.train(agent, run, out, args, share, {"start": str(args.start)} if args.start else {})
         env.close()
         history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
-        history |= {"start": str(args.start)} if args.start else {}
         history |= {"processes": share.ranks} if share.ranks > 1 else {}
         if share.first:
             runs.finish(agent, run, out, args, history)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from collections.abc import Collection
+from dataclasses import fields
 from typing import Any, cast
 
 import gymnasium
+import mujoco
+import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
 from ..checks import did_you_mean
+from ..compiler.source import digest_of
 from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
@@ -66,6 +71,24 @@ def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any)
         print(text, file=sys.stderr)
         env = make(env_id, num_envs, device, max_episode_steps=LONGEST, **kwargs)
     return env
+
+
+def made_of(env: TorchVectorEnv) -> dict[str, str]:
+    """Return what an environment's task is made of, by name: its fields, and digests of its model and its code."""
+    task, model = env.engine.task, env.engine.mjmodel
+    image = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, image)
+    classes = [kind for kind in type(task).__mro__ if kind is not object]
+    found = {x.name: _short(repr(getattr(task, x.name))) for x in fields(task)}
+    return found | {"model file": _digest(image.tobytes()), "code": digest_of(*classes)[:12]}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"something of digest {_digest(text.encode())}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def original(env_id: str, fields: Collection[str] = ()) -> str | None:
