@@ -399,3 +399,31 @@ def test_contacts_of_all_kinds_in_slots(option, surface, other, all_in_tiles, mo
             x = np.atleast_1d(getattr(want, name))
             off = np.abs(getattr(sim, name)[k].cpu().numpy().reshape(x.shape) - x).max() / (1 + np.abs(x).max())
             assert off < 1e-9, (name, k, off)
+
+
+@pytest.mark.parametrize("shape", ["box", "sphere", "ellipsoid", "mesh"])
+@pytest.mark.parametrize("base", ['mocap="true"', ""])
+def test_the_wrench_on_a_fixed_body_that_is_touched_is_about_its_own_centre(shape, base):
+    """Of a body that nothing moves, and is not the world: cfrc_ext and the torque sensor on it."""
+    other = 'type="mesh" mesh="rock"' if shape == "mesh" else f'type="{shape}" size=".05 .05 .05"'
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco>
+      <asset><mesh name="rock" vertex="-.05 -.05 -.05 .05 -.05 -.05 0 .06 -.05 0 0 .07 .01 .02 .06"/></asset>
+      <worldbody>
+        <body name="pedestal" pos=".1 .2 .3" {base}>
+          <geom type="{'mesh' if shape == 'sphere' else 'box'}" {'mesh="rock"' if shape == 'sphere' else ''}
+            size=".05 .05 .05"/><site name="s"/></body>
+        <body pos=".12 .22 .39"><freejoint/><geom {other}/></body>
+      </worldbody>
+      <sensor><torque site="s"/><force site="s"/></sensor></mujoco>""")
+    model.opt.tolerance, model.opt.ccd_tolerance = 1e-20, 1e-12
+    data = mujoco.MjData(model)
+    data.qpos[2] -= 0.02 if shape in ("sphere", "ellipsoid") else 0.0
+    mujoco.mj_forward(model, data)
+    assert data.ncon and np.abs(data.cfrc_ext[1, :3]).max() > 0.1
+    ours = Simulation(model, 1, dtype=torch.float64, outputs=("cfrc_ext", "sensordata"))
+    ours.qpos[0] = torch.from_numpy(data.qpos)
+    ours.forward()
+    tolerance = 1e-9 if shape == "box" else 1e-5  # of a normal by a search, MuJoCo's own
+    scale = np.abs(data.cfrc_ext).max()
+    np.testing.assert_allclose(ours.cfrc_ext[0].cpu(), data.cfrc_ext, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(ours.sensordata[0].cpu(), data.sensordata, rtol=0, atol=tolerance * scale)

@@ -221,3 +221,36 @@ def test_a_tendon_between_sites_that_nothing_moves_has_no_limit():
     sim = Simulation(mjm, 2, dtype=torch.float64, outputs=("cfrc_ext", "sensordata"))
     data = oracle.compare_steps(sim, mjm, [(np.zeros(1), np.ones(1))] * 2, 1, names=("qvel", "sensordata", "cfrc_ext"))
     assert data[0].nefc == 0 and data[0].ten_length > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("fixed", 'frictionloss=".5"'),
+        ("spatial", 'frictionloss=".5"'),
+        ("fixed", 'range="-.1 .1" limited="true"'),
+        ("spatial", 'range="0 .2" limited="true"'),
+    ],
+)
+def test_a_tendon_is_as_stiff_as_mujocos_where_the_model_begins_in_gimbal_lock(kind: str, row: str) -> None:
+    """dof_invweight0 is 1e15 there, which says nothing about another pose."""
+    path = {
+        "fixed": '<joint joint="a" coef="1"/><joint joint="c" coef="1"/>',
+        "spatial": '<site site="w"/><site site="s"/>',
+    }[kind]
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco><compiler angle="radian"/><worldbody>
+      <site name="w" pos="0 .3 .4"/>
+      <body><joint name="a" axis="0 0 1" damping=".1"/><joint axis="0 1 0" damping=".1"/>
+        <joint name="c" axis="0 0 1" damping=".1"/>
+        <geom type="box" size=".1 .2 .05" mass="1"/><site name="s" pos=".1 .2 .05"/></body></worldbody>
+      <tendon><{kind} {row}>{path}</{kind}></tendon></mujoco>""")
+    model.opt.tolerance = 1e-22
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = [0.5, 0.8, -0.3], [1, 2, 1]
+    mujoco.mj_forward(model, data)
+    assert np.abs(data.qfrc_constraint).max() > 0.05
+    ours = Simulation(model, 1, dtype=torch.float64, outputs=("qacc", "qfrc_constraint"))
+    ours.qpos[0], ours.qvel[0] = torch.from_numpy(data.qpos), torch.from_numpy(data.qvel)
+    ours.forward()
+    np.testing.assert_allclose(ours.qfrc_constraint[0].cpu(), data.qfrc_constraint, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.qacc[0].cpu(), data.qacc, rtol=1e-9, atol=1e-9)

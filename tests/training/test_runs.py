@@ -71,7 +71,7 @@ def test_a_run_that_diverges_stops_and_says_so_and_goes_on_at_a_lower_rate(tmp_p
     main([*arguments, "--resume", "--learning-rate", "1e-3"])
     result = strict(out / "result.json")
     assert result["frames"] >= 1500 and result["changes"] == [[0, "learning_rate", 1e6, 1e-3]]
-    assert result["faults"] == {"bad_states": 0, "bad_updates": 0, "bad_weights": 0}
+    assert result["faults"] == {"bad_states": 0, "bad_updates": 0, "bad_weights": 0, "bad_rewards": 0}
     assert result["bad_states_in_scores"] == {ENV: 0, "InvertedPendulum-v5": 0}
 
 
@@ -91,7 +91,8 @@ def test_bad_states_in_a_rollout_are_counted_shown_and_kept(tmp_path, monkeypatc
     train.main([*SMALL, "--total-steps", "1024", "--out", str(tmp_path)])
     expected = (len(calls) - 1) // 40  # the first call is not of a step
     assert expected >= 3
-    assert strict(tmp_path / "result.json")["faults"] == {"bad_states": expected, "bad_updates": 0, "bad_weights": 0}
+    found = strict(tmp_path / "result.json")["faults"]
+    assert found == {"bad_states": expected, "bad_updates": 0, "bad_weights": 0, "bad_rewards": 0}
     assert f"{expected} bad states" in capsys.readouterr().err
     seen = accumulator.EventAccumulator(str(tmp_path))
     seen.Reload()

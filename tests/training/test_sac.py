@@ -74,7 +74,7 @@ def test_no_other_algorithm_goes_on_with_its_run_or_starts_from_it(whole, tmp_pa
     with pytest.raises(SystemExit, match="algorithm is SAC, here PPO"):
         main(other)
     with pytest.raises(SystemExit, match=r"is of another run: .*algorithm is SAC there, PPO here"):
-        main(["train", "--env", ENV, "--out", str(whole), "--resume"])
+        main(["train", "--algorithm", "ppo", "--out", str(whole), "--resume"])
     main([*SMALL, "--out", str(tmp_path / "run"), "--start", str(whole)])
     assert json.loads((tmp_path / "run" / "result.json").read_text())["frames_before"] == 1216
 

@@ -156,7 +156,7 @@ def test_other_activations_are_exported_with_their_name(grouped, tmp_path, name)
 
 def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
     before = (tmp_path / "policy.pt").read_bytes()
-    with pytest.raises(FileExistsError, match="holds a policy of a run"):
+    with pytest.raises(FileExistsError, match="is a file of a run"):
         grouped.export(tmp_path / "policy.pt")
     assert (tmp_path / "policy.pt").read_bytes() == before
     grouped.export(tmp_path / "other.pt")

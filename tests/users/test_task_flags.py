@@ -69,10 +69,10 @@ def test_a_run_keeps_its_tasks_fields_and_all_that_follows_uses_them(tmp_path, m
     main(["score", str(run), "--episodes", "3"])
     said = capsys.readouterr()
     assert "TorchInvertedPendulum-v0 with reset_noise_scale=0.0" in said.err
-    assert said.out.count(" ± 0 ") == 2, "without noise all episodes are alike, here and in Gymnasium's own"
+    assert said.out.count(" ± 0.0 ") == 2, "without noise all episodes are alike, here and in Gymnasium's own"
     main(["score", str(run), "--episodes", "8", "--reset-noise-scale", "0.3"])
     said = capsys.readouterr()
-    assert "with reset_noise_scale=0.3" in said.err and " ± 0 " not in said.out
+    assert "with reset_noise_scale=0.3" in said.err and " ± 0.0 " not in said.out
 
 
 def test_a_run_is_resumed_in_the_same_task_and_in_no_other(tmp_path, monkeypatch):

@@ -178,7 +178,7 @@ def power(x: Scalar, p: float) -> Scalar:
     if type(x) is not Expr:
         return x**p if isinstance(x, torch.Tensor) or x >= 0 else _m.nan
     tiny = 1e-37 if current().dtype == "float32" else 1e-300  # below it the power is 0, and so is its derivative
-    return select(x < tiny, select(x < 0.0, _m.nan, 0.0), exp(p * log_of_normal(maximum(x, tiny))))
+    return select(x >= tiny, exp(p * log_of_normal(maximum(x, tiny))), select(x >= 0.0, 0.0, _m.nan))
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:

@@ -205,7 +205,7 @@ def figures(*numbers: float) -> list[str]:
     """Return numbers as texts with as many decimals each: three significant figures of the largest."""
     size = max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
     decimals = min(12, max(0, 2 - math.floor(math.log10(size)))) if size else 0
-    return [f"{x:,.{decimals}f}" for x in numbers]
+    return [f"{x:.{decimals}f}" for x in numbers]
 
 
 def show(found: Mapping[str, Score]) -> None:

@@ -83,7 +83,9 @@ def tendon_bound(m: Model, d: Data, t: int) -> RowBound:
     effective inverse inertia is a bound of J M^-1 J' in the pose at hand.
     """
     nominal, invweight = m.nominal or m, maximum(m.tendon_invweight0[t], MINVAL)
-    if nominal.tendon_invweight0[t] >= STRETCHED * sum(nominal.dof_invweight0[v] for v in d.ten_J[t]):
+    # A dof that has no inertia of its own at qpos0, as in gimbal lock, would make any tendon look unstretched.
+    moving = [v for v in d.ten_J[t] if not nominal.dof_clamped[v]]
+    if nominal.tendon_invweight0[t] >= STRETCHED * sum(nominal.dof_invweight0[v] for v in moving):
         return RowBound(invweight)
     total: Scalar = 0.0
     for v, entry in d.ten_J[t].items():

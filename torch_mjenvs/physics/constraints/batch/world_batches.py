@@ -137,13 +137,18 @@ class WorldBatch:
 
     def add_wrenches(self, motion: Array, wrench: list[list[Scalar]]) -> None:
         batch = self.tables.batch
+        # The arm from a fixed body's own origin is needed only there: nobody asks for the wrench on the world itself.
+        one_arm = all(0 in bodies for bodies in batch.bodies)
 
         def lines(i: Any, side: int) -> list[list[Scalar]]:
-            r = self.rows.at(i, "r")
-            return lines_of((r, r), self._frame(i), batch.condim)[side]
+            if one_arm:
+                r = self.rows.at(i, "r")
+                return lines_of((r, r), self._frame(i), batch.condim)[side]
+            _, arms, frame = self.tables.place(i)
+            return lines_of(arms, frame, batch.condim)[side]
 
         pull_in_loop(
-            self.touching, batch.bodies, batch.per_contact, lambda i: self._force(motion, i), lines, True, wrench
+            self.touching, batch.bodies, batch.per_contact, lambda i: self._force(motion, i), lines, one_arm, wrench
         )
 
     def fold_listed(
