@@ -40,6 +40,32 @@ def run_forking(script: str, cache: Path | None = None) -> None:
     run(START + script, **({} if cache is None else {"TORCH_MJENVS_CACHE": str(cache)}))
 
 
+def test_forked_workers_that_were_given_no_seed_differ():
+    """As those of Gymnasium's own do. With a seed of torch in each they follow that."""
+    run_forking("""
+import gymnasium, multiprocessing
+import numpy as np
+
+def first(seed):
+    if seed is not None:
+        torch.manual_seed(seed)
+    return TorchVectorEnv("Hopper", 1).reset()[0][0].tolist()
+
+env = gymnasium.make_vec("TorchHopper-v0", num_envs=3, vectorization_mode="async")
+obs = np.asarray(env.reset()[0])
+env.close()
+assert len(np.unique(obs, axis=0)) == 3
+context = multiprocessing.get_context("fork")
+with context.Pool(2) as pool:
+    a, b = pool.map(first, [None, None], chunksize=1)
+with context.Pool(2) as pool:
+    c, d = pool.map(first, [7, 7], chunksize=1)
+assert a != b and c == d == first(7)
+children = [forked(lambda: first(None) == a) for _ in range(2)]  # by os.fork alone
+assert not any(os.waitpid(child, 0)[1] == 0 for child in children)
+""")
+
+
 def test_an_environment_made_before_a_fork_goes_on_alike_in_both():
     """With so many worlds torch copies in threads, too, which the child must not wait for."""
     run_forking("""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
+import multiprocessing
 import os
 from collections.abc import Callable
 
@@ -38,10 +40,29 @@ def _in_parent() -> None:
     llvm._lock.__exit__(None, None, None)
 
 
+_inherited: int | None = None  # in a forked child, the seed of the parent's torch
+
+
 def _in_child() -> None:
+    global _inherited
     llvm._lock.__exit__(None, None, None)
     if _pause() is None:
         torch.set_num_threads(1)
+    _inherited = torch.initial_seed()
+
+
+def draw_seed() -> int:
+    """Draw a seed from torch's generator.
+
+    Forked children inherit that generator. Until a child seeds its own, its draws also depend on which child it is, so
+    that workers who were given no seed differ: by multiprocessing's number of the worker, else by the process.
+    """
+    drawn = int(torch.randint(2**62, (), device="cpu").item())
+    if _inherited is None or torch.initial_seed() != _inherited:
+        return drawn
+    which = multiprocessing.current_process()._identity or (os.getpid(),)
+    digest = hashlib.sha256(f"{drawn} {which}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") % 2**62
 
 
 def prepare() -> None:

@@ -16,6 +16,7 @@ from ..calls import Lock, exclusive, lasting
 from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_mode, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
+from ..compiler.fork import draw_seed
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
@@ -165,7 +166,7 @@ class Engine(Varied):
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
-        self.seed(int(torch.randint(2**62, (), device="cpu").item()))
+        self.seed(draw_seed())
 
     def _allocate_outputs(self) -> PackedOutputs:
         numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_seeds, as_tensor
-from .engine import mark_static_address, wrap64
+from .engine import draw_seed, mark_static_address, wrap64
 from .parts import mapped
 from .rollout import Observations, Step
 from .spaces import boxes, by_alphabet, each_box, parts_of
@@ -240,7 +240,7 @@ class ObservationNoise(_Observations):
         self._count = mark_static_address(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
         columns = torch.arange(self._parts.size, device=self.device) * GOLDEN
         self._columns = mark_static_address(columns)
-        self._seed(int(torch.randint(2**62, (), device="cpu").item()), None)
+        self._seed(draw_seed(), None)
 
     def _seed(self, seed: Seed, chosen: torch.Tensor | None) -> None:
         if seed is None:

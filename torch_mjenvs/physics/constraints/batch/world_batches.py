@@ -144,8 +144,8 @@ class WorldBatch:
             if one_arm:
                 r = self.rows.at(i, "r")
                 return lines_of((r, r), self._frame(i), batch.condim)[side]
-            _, arms, frame = self.tables.place(i)
-            return lines_of(arms, frame, batch.condim)[side]
+            _, (arm1, arm2), frame = self.tables.place(i)
+            return lines_of((arm1, arm2), frame, batch.condim)[side]
 
         pull_in_loop(
             self.touching, batch.bodies, batch.per_contact, lambda i: self._force(motion, i), lines, one_arm, wrench
