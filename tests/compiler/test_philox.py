@@ -118,8 +118,21 @@ def test_extreme_words_stay_in_bounds(monkeypatch: pytest.MonkeyPatch, dtype: st
 
 
 def test_an_empty_interval_is_refused() -> None:
-    with pytest.raises(ValueError, match="low < high"):
-        draw("graph", "float32", lambda r: [r.uniform(1.0, 1.0)], 1)
+    with pytest.raises(ValueError, match="low <= high"):
+        draw("graph", "float32", lambda r: [r.uniform(1.0, 0.9)], 1)
+
+
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_bounds_that_are_equal_or_a_worlds_own(runner: str, dtype: str) -> None:
+    """What is drawn later does not depend on them."""
+
+    def body(r: Random) -> list:
+        same, level = r.uniform(0.5, 0.5), r.uniform(1.0, 2.0)
+        return [same, level, r.uniform(-level, level), r.uniform(level, level)]
+
+    same, level, own, none = draw(runner, dtype, body, 4)
+    assert np.all(same == 0.5) and np.all(none == level) and np.all(np.abs(own) <= level) and np.abs(own).max() > 1.5
+    assert np.array_equal(level, draw(runner, dtype, lambda r: [r.uniform(0.0, 0.1), r.uniform(1.0, 2.0)], 2)[1])
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)

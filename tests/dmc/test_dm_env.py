@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import dm_control_oracle as theirs
 import dm_env
@@ -143,3 +144,32 @@ def test_actions_have_the_shape_of_their_spec_or_are_one_number_as_in_dm_control
 def cartpole(num_envs: int | None) -> dm_env.Environment:
     """Cartpole from the same seed."""
     return torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"random": 0}, num_envs=num_envs)
+
+
+def test_a_bad_action_is_an_error_of_one_world_and_told_of_many() -> None:
+    """dm_control raises its PhysicsError, a RuntimeError."""
+    one = torch_mjenvs.dmc.load("cartpole", "balance")
+    many = torch_mjenvs.dmc.load("cartpole", "balance", num_envs=3)
+    one.reset()
+    with pytest.raises(RuntimeError, match="Physics state is invalid"):
+        one.step(np.nan)
+    assert one.step(0.0).first()
+    many.reset()
+    many.step(np.array([[0.0], [np.nan], [0.0]]))
+    assert many.bad_state.tolist() == [False, True, False]
+    many.step(np.zeros((3, 1)))
+    assert not many.bad_state.any()
+
+
+def test_a_seed_may_be_drawn_from_a_random_state_and_is_checked_at_once() -> None:
+    def first(random: Any) -> Any:
+        given: dict[str, Any] = {"task_kwargs": {"random": random}, "environment_kwargs": {"legacy_step": True}}
+        return torch_mjenvs.dmc.load("cartpole", "balance", **given).reset().observation["position"]
+
+    a, b, c = (first(np.random.RandomState(seed)) for seed in (1, 1, 2))
+    assert np.array_equal(a, b) and not np.array_equal(a, c)
+    for wrong in ("a", -1, 1.5):
+        with pytest.raises((TypeError, ValueError)):
+            torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"random": wrong})
+    with pytest.raises(ValueError, match="legacy_step must be True"):
+        torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"legacy_step": False})

@@ -42,6 +42,7 @@ WRAPPED = """
   <site site="a"/><geom geom="round" sidesite="inside"/><site site="b"/>
 </spatial></tendon>
 """
+MANY = "".join(f'<body pos="{k} 0 0"><joint type="slide" axis="0 0 1"/><geom size="0.4"/></body>' for k in range(30))
 LIMITED = """
 <mujoco><worldbody><body><joint name="j" axis="0 1 0" limited="true" range="-6 5.729577951308232"
   solimplimit="0.8 0.95 0.05 0.3 3.7"/><geom type="capsule" size="0.05 0.2" pos="0.1 0 0"/></body></worldbody></mujoco>

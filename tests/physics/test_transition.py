@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import mujoco
@@ -258,3 +259,49 @@ def test_gradients_by_parameters_through_a_runge_kutta_step_are_linearizes():
     want = torch.einsum("ni,nij->nj", weights, sim.linearize(params=names).P)
     assert want.abs().max() > 0.01
     torch.testing.assert_close(torch.cat([x.flatten(1) for x in found], 1), want, rtol=1e-9, atol=1e-12)
+
+
+ONE = """<mujoco><option timestep="0.02"/><worldbody><body pos="0 0 1"><joint name="j" axis="0 1 0" damping="0.1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -1" size="0.05"/></body></worldbody>
+<actuator><motor joint="j" ctrllimited="true" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_worlds_that_move_on_do_not_change_a_gradient():
+    """Also where their own tensors are given, of one column, which is contiguous as it is."""
+    found = []
+    for given in (False, True):
+        sim = Simulation(ONE, 3, dtype=torch.float64, vary=("body_mass",))
+        sim.qpos[:], sim.qvel[:], sim.ctrl[:] = 1.0, 0.5, 0.3
+        mass = sim.params["body_mass"].clone().requires_grad_()
+        after = sim.transition(*((sim.qpos, sim.qvel, sim.ctrl) if given else ()), params={"body_mass": mass})
+        sim.step(50)
+        after.qvel.sum().backward()
+        found.append(mass.grad)
+    assert torch.equal(*found) and found[0].abs().max() > 1e-3
+
+
+def test_a_step_cuts_off_what_was_written_with_a_gradient():
+    """Or each step would keep the graphs of all before, until memory is full."""
+    sim, weight = Simulation(ONE, 3), torch.ones(1, requires_grad=True)
+    for _ in range(3):
+        sim.ctrl[:] = sim.qpos * weight
+        assert sim.ctrl.requires_grad
+        sim.step()
+        assert not sim.ctrl.requires_grad and not sim.qpos.requires_grad
+    copy.deepcopy(sim)
+
+
+def test_a_control_that_is_nan_is_not_the_end_of_its_range():
+    sim = Simulation(ONE, 2, outputs=("actuator_force",))
+    sim.ctrl[0], sim.ctrl[1] = float("nan"), 7.0
+    sim.step()
+    assert sim.qpos[0].isnan().all() and sim.actuator_force[1] == 1.0
+
+
+def test_parameters_are_read_as_numbers_of_the_simulations_type():
+    sim = Simulation(ONE, 2, dtype=torch.float64, vary=("gravity",))
+    a = sim.transition(params={"gravity": [0.0, 0.0, -9.81]}).qvel
+    b = sim.transition(params={"gravity": torch.tensor([0.0, 0.0, -9.81], dtype=torch.float64, device=sim.device)}).qvel
+    assert torch.equal(a, b)
+    with pytest.raises(TypeError, match="gravity must be of real numbers"):
+        sim.transition(params={"gravity": torch.ones(3, dtype=torch.bool, device=sim.device)})

@@ -313,5 +313,8 @@ def test_wrong_arguments_are_named(shapes):
         simulation.render(0, outputs="colour")
     with pytest.raises(ValueError, match="worlds must be from 0 to 4"):
         simulation.render(0, worlds=[5])
+    for wrong in ([True, False], torch.tensor([True, False]), [0.9, 2.0], 1):
+        with pytest.raises(TypeError, match="worlds must be the numbers of worlds"):
+            simulation.render(0, worlds=wrong)
     with pytest.raises(ValueError, match="width"):
         simulation.render(0, width=0)

@@ -18,9 +18,10 @@ pytest.importorskip("tqdm")
 
 from named import SHAPES, TRUE_WIDTH, WIDTH, Grouped, Named
 
-from torch_mjenvs import Normal, Policy, TorchVectorEnv
+from torch_mjenvs import Normal, Outcome, Policy, Task, TorchVectorEnv
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.envs.parts import mapped
+from torch_mjenvs.scalar import absolute
 from torch_mjenvs.training import ppo, runs
 from torch_mjenvs.training.worlds import make
 
@@ -283,3 +284,79 @@ def test_a_flag_of_groups_that_cannot_be_is_told(text, capsys):
     with pytest.raises(SystemExit):
         main(["train", "--env", GROUPED, "--obs-groups", text])
     assert "is not of the form policy=GROUP,GROUP or critic=GROUP,GROUP" in capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class Ordered(Task):
+    """A pendulum whose observations come in either order."""
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+    swapped: bool = False
+    limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is None:
+            raise ValueError("give a limit, in radians")
+
+    def reset(self, m: Any, rng: Any) -> Any:
+        return [rng.uniform(-0.1, 0.1) for _ in range(m.nq)], [0.0] * m.nv
+
+    def observe(self, m: Any, world: Any) -> Any:
+        pos, vel = {"pos": world.qpos}, {"vel": world.qvel}
+        return vel | pos if self.swapped else pos | vel
+
+    def outcome(self, m: Any, before: Any, action: Any, after: Any) -> Any:
+        return Outcome(1.0, absolute(after.qpos[1]) > self.limit)
+
+
+@pytest.fixture
+def ordered() -> Iterator[str]:
+    name = "TorchOrdered-v0"
+    gymnasium.register(
+        name, entry_point="torch_mjenvs.envs.single_env:TorchEnv", max_episode_steps=100,
+        vector_entry_point="torch_mjenvs.envs.vector_env:TorchVectorEnv", kwargs={"task": Ordered},
+    )  # fmt: skip
+    yield name
+    del gymnasium.registry[name]
+
+
+def test_networks_are_not_fed_numbers_in_another_order(ordered, tmp_path):
+    """Names and order of observations are compared, when a run begins with another's networks, and when it goes on."""
+    main(["train", "--env", ordered, *SHORT, "--limit", "0.2", "--out", str(tmp_path / "a")])
+    start = ["train", "--env", ordered, *SHORT, "--limit", "0.2", "--start", str(tmp_path / "a")]
+    with pytest.raises(SystemExit, match=r"cannot be started from: observation is .*pos.*vel.*, here .*vel.*pos"):
+        main([*start, "--swapped", "--out", str(tmp_path / "b")])
+    main([*start, "--out", str(tmp_path / "b")])
+    assert json.loads((tmp_path / "b" / "result.json").read_text())["start"] == str(tmp_path / "a")
+    more = ["train", "--resume", "--out", str(tmp_path / "b"), "--total-steps", "256"]
+    with pytest.raises(SystemExit, match=r"is of another run: observation is .*task.swapped is"):
+        main([*more, "--swapped"])
+
+    # What was given before is not needed again, and where the run began is kept.
+    main(more)
+    result = json.loads((tmp_path / "b" / "result.json").read_text())
+    assert result["frames"] == 256 and result["start"] == str(tmp_path / "a")
+    assert (result["env"], result["task"]) == (ordered, {"limit": 0.2})
+    assert result["changes"] == [[128, "total_steps", 128, 256]]
+
+
+def test_a_run_that_goes_on_says_what_of_its_task_has_changed(ordered, tmp_path, monkeypatch, capsys):
+    out = str(tmp_path / "run")
+    main(["train", "--env", ordered, *SHORT, "--limit", "0.2", "--out", out])
+
+    def outcome(self: Ordered, m: Any, before: Any, action: Any, after: Any) -> Any:
+        return Outcome(2.0, absolute(after.qpos[1]) > self.limit)
+
+    monkeypatch.setattr(Ordered, "outcome", outcome)
+    capsys.readouterr()
+    main(["train", "--resume", "--out", out, "--total-steps", "256"])
+    said = capsys.readouterr().err
+    assert "the task has changed: made.code was" in said and "made.frame_skip" not in said
+    changes = json.loads((tmp_path / "run" / "result.json").read_text())["changes"]
+    assert [name for _, name, *_ in changes] == ["made.code", "total_steps"]
+
+
+def test_a_task_that_needs_a_field_has_flags_and_says_so_in_a_line(ordered, tmp_path):
+    with pytest.raises(SystemExit, match=r"^give a limit, in radians$"):
+        main(["train", "--env", ordered, *SHORT, "--out", str(tmp_path / "run")])

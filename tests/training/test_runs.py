@@ -25,7 +25,7 @@ from torch_mjenvs.__main__ import main
 from torch_mjenvs.training import checkpoints, ppo, runs, sac, train
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.interrupts import Interrupts
-from torch_mjenvs.training.scores import Score, score
+from torch_mjenvs.training.scores import Score, figures, score, show
 from torch_mjenvs.training.settings import MEANINGS, RULES, checked
 from torch_mjenvs.training.worlds import make
 
@@ -73,6 +73,32 @@ def test_a_run_that_diverges_stops_and_says_so_and_goes_on_at_a_lower_rate(tmp_p
     assert result["frames"] >= 1500 and result["changes"] == [[0, "learning_rate", 1e6, 1e-3]]
     assert result["faults"] == {"bad_states": 0, "bad_updates": 0, "bad_weights": 0, "bad_rewards": 0}
     assert result["bad_states_in_scores"] == {ENV: 0, "InvertedPendulum-v5": 0}
+
+
+def test_a_reward_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatch):
+    """A lower learning rate would not help, so none is advised."""
+    rollout = ppo.PPO.prepare
+
+    def with_a_bad_reward(agent: ppo.PPO, data: dict[str, torch.Tensor]) -> None:
+        data["reward"][1, 2], data["reward"][0, 0] = math.nan, 1e20
+        rollout(agent, data)
+
+    monkeypatch.setattr(ppo.PPO, "prepare", with_a_bad_reward)
+    with pytest.raises(SystemExit) as stop:
+        train.main([*SMALL, "--total-steps", "1024", "--out", str(tmp_path)])
+    said = str(stop.value)
+    assert "in 2 of 256 steps, the task's reward was not finite or beyond 1e+18" in said
+    assert "Mend the task's reward" in said and "Try" not in said
+
+
+def test_returns_are_printed_and_kept_with_their_digits(tmp_path, capsys):
+    assert figures(0.5099, 0.0213) == ["0.510", "0.021"] and figures(1e-5) == ["0.0000100"]
+    assert figures(9494.4, 12.3) == ["9494", "12"] and figures(0.0, math.nan) == ["0", "nan"]
+    show({"TorchMine-v0": Score(torch.tensor([0.25, 0.75, math.nan]))})
+    assert "1 of them with a reward that is not finite" in capsys.readouterr().out
+    train.main([*SMALL, "--total-steps", "512", "--out", str(tmp_path), "--evaluations", "2"])
+    result = strict(tmp_path / "result.json")
+    assert all(mean * 16 == int(mean * 16) for _, _, mean in result["evaluations"])  # of 16 whole numbers, exactly
 
 
 def test_bad_states_in_a_rollout_are_counted_shown_and_kept(tmp_path, monkeypatch, capsys):

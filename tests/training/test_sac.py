@@ -224,6 +224,8 @@ def test_a_frame_that_is_not_finite_ends_the_run():
 def test_what_cannot_be_is_refused(capsys):
     with pytest.raises(SystemExit, match="buffer: 10 frames are fewer than a rollout has, 256 = 64 worlds"):
         main(["train", "--algorithm", "sac", "--buffer", "10"])
+    with pytest.raises(SystemExit, match="nothing is learned before 10,000 frames, and the run has 5,000"):
+        main(["train", "--algorithm", "sac", "--total-steps", "5000"])
     with pytest.raises(ValueError, match="SAC needs actions with bounds"):
         sac.bounds(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
     for wrong in (["--algorithm", "td3"], ["--algorithm", "sac", "--learner", "torch"], ["--tau", "0.1"]):

@@ -159,6 +159,9 @@ def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
     with pytest.raises(FileExistsError, match="is a file of a run"):
         grouped.export(tmp_path / "policy.pt")
     assert (tmp_path / "policy.pt").read_bytes() == before
+    torch.save({"run": {}, "agent": {}}, tmp_path / "checkpoint.pt")
+    with pytest.raises(FileExistsError, match="is a file of a run"):
+        grouped.export(tmp_path / "checkpoint.pt")
     grouped.export(tmp_path / "other.pt")
     grouped.export(tmp_path / "other.pt")  # an exported one may be
 

@@ -146,22 +146,30 @@ class Random:
     def _is_single(self) -> bool:
         return not self._plain and current().dtype == "float32"
 
-    def uniform(self, low: float = 0.0, high: float = 1.0) -> Scalar:
-        """Draw one of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
+    def uniform(self, low: Scalar = 0.0, high: Scalar = 1.0) -> Scalar:
+        """Draw one of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high); `low` if both are equal.
+
+        Bounds may also be scalars of a world, whose order is not checked.
+        """
+        if isinstance(low, Expr) or isinstance(high, Expr):
+            return low + (high - low) * self.uniform()
         single = self._is_single()
-        low, high = (_single(x) if single else float(x) for x in (low, high))
-        if not low < high:
-            raise ValueError(f"uniform needs low < high, not [{low}, {high})")
+        first, last = (_single(float(x)) if single else float(x) for x in (low, high))
+        if not first <= last:
+            raise ValueError(f"uniform needs low <= high, not [{first}, {last})")
+        if first == last:
+            self.uniform()  # what is drawn after this does not depend on the bounds
+            return first
         k: Scalar
         if single:
             k, bits = node("i2f", node("lshr", self.word(), 8)), 24
         else:
             k, bits = self._integer53(self._drawn), 53
             self._drawn += 2
-        x = _fma(k, math.ldexp(high - low, -bits), low)
+        x = _fma(k, math.ldexp(last - first, -bits), first)
         # With low = 0 the last number is below high by more than half a spacing; otherwise the sum may round up to
         # high.
-        return x if low == 0 else minimum(x, _below(high, single))
+        return x if first == 0 else minimum(x, _below(last, single))
 
     def normal(self) -> Scalar:
         """Draw a standard normal number, by the Box-Muller transform: up to 6.7 (float32) or 8.6 (float64) in size."""

@@ -208,10 +208,10 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """Clip x to [low, high]; an infinite bound costs nothing."""
-    if not isinstance(low, float) or low > -_m.inf:
-        x = maximum(x, low)
-    return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
+    """Clip x to [low, high]; NaN stays NaN. An infinite bound costs nothing."""
+    if not isinstance(high, float) or high < _m.inf:
+        x = minimum(high, x)
+    return maximum(x, low) if not isinstance(low, float) or low > -_m.inf else x
 
 
 def floor(x: Scalar) -> Scalar:

@@ -43,6 +43,17 @@ def digest_of(*functions: object) -> str:
     return listing.digest()
 
 
+def digest_of_classes(kinds: Iterable[type]) -> str:
+    """Return the digest of the code of these classes' own methods, of any package; not of what they call."""
+    parts: list[str] = []
+    for kind in kinds:
+        for name, x in sorted(vars(kind).items()):
+            function = getattr(x, "fget", None) or getattr(x, "__func__", x)
+            if isinstance(function, types.FunctionType):
+                parts += [name, *_code(function.__code__)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def is_altered() -> bool:
     """Return whether the package is not what was imported: a function or class replaced, a constant changed."""
     was = imported()

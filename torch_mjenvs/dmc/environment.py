@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from dm_env import specs
 
-from ..checks import as_count, as_tensor, did_you_mean, is_number
+from ..checks import as_count, as_seeds, as_tensor, did_you_mean, is_number
 from ..envs.camera import Camera
 from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
@@ -35,11 +35,17 @@ class SuiteEnvironment(dm_env.Environment):
         self._waiting = np.ones(env.num_envs, bool)  # worlds that begin an episode with the next step
         self._begun = False
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
+        self._bad = np.zeros(env.num_envs, bool)
 
     @property
     def env(self) -> TorchVectorEnv:
         """The `TorchVectorEnv` beneath."""
         return self._env
+
+    @property
+    def bad_state(self) -> np.ndarray:
+        """The worlds (N,) whose episode the last step ended as their state or action was not finite, or beyond 1e10."""
+        return self._bad.copy()
 
     def reset(self) -> dm_env.TimeStep:
         """Begin a new episode in every world."""
@@ -52,19 +58,24 @@ class SuiteEnvironment(dm_env.Environment):
         """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead.
 
         Without an axis of worlds an action is (A,), or one number for all of it, as for dm_control. Raises ValueError
-        for another shape, TypeError for anything but real numbers.
+        for another shape, TypeError for anything but real numbers. A world whose state or action is not finite, or
+        beyond 1e10, ends its episode, and is one of `bad_state`; without an axis of worlds this raises RuntimeError,
+        as in dm_control.
         """
         if not self._begun or self._waiting.all():
             return self.reset()
         n, shape = self._env.num_envs, self._action_shape
         actions = as_tensor("action", np.asarray(action), shape, self._env.device, ()).expand(shape)
-        obs, reward, terminated, truncated, _ = self._env.step(actions if self._batched else actions[None])
+        obs, reward, terminated, truncated, info = self._env.step(actions if self._batched else actions[None])
+        self._bad = info["bad_state"].cpu().numpy().copy()
         ended, cut = (terminated | truncated).cpu().numpy(), truncated.cpu().numpy()
         kinds = np.full(n, dm_env.StepType.MID)
         kinds[ended] = dm_env.StepType.LAST
         kinds[self._waiting] = dm_env.StepType.FIRST
         discount = np.where(ended & ~cut, 0.0, 1.0)
         self._waiting = ended
+        if self._bad.any() and not self._batched:
+            raise RuntimeError("Physics state is invalid: a state or action is not finite, or beyond 1e10")
         found = self._one(reward.cpu().numpy().astype(float)), self._one(discount)
         return dm_env.TimeStep(self._kinds(kinds), *found, self._named(obs))
 
@@ -183,9 +194,10 @@ def load(
 
         env = torch_mjenvs.dmc.load("walker", "walk", num_envs=256, task_kwargs={"random": 0})
 
-    task_kwargs: "random", a seed; "time_limit", in seconds; and fields of the task, such as "num_poles" or
-        "fully_observable".
-    environment_kwargs: "control_timestep", in seconds, or "n_sub_steps"; and "flat_observation".
+    task_kwargs: "random", a seed or a NumPy RandomState to draw one from; "time_limit", in seconds; and fields of the
+        task, such as "num_poles" or "fully_observable".
+    environment_kwargs: "control_timestep", in seconds, or "n_sub_steps"; "flat_observation"; and "legacy_step", which
+        must be True, dm_control's default.
     visualize_reward: only False, which public agents pass: rewards are not shown in pictures.
     from_pixels: observe "pixels" (N, height, width, 3), as with dm_control's `pixels.Wrapper`, but drawn by rays, for
         all worlds at once.
@@ -205,6 +217,12 @@ def load(
         raise ValueError("rewards colour no picture here: visualize_reward must be False")
     task, of_task, given = TASKS[name], dict(task_kwargs or {}), dict(environment_kwargs or {})
     seed, limit = of_task.pop("random", None), of_task.pop("time_limit", None)
+    if isinstance(seed, np.random.RandomState):
+        seed = int(seed.randint(2**31 - 1))
+    if seed is not None:
+        as_seeds(seed, 1)
+    if given.pop("legacy_step", True) is not True:
+        raise ValueError("a step is dm_control's legacy_step here: legacy_step must be True")
     unknown = [x for x in of_task if x not in {field.name for field in fields(task)}]
     others = [x for x in given if x not in ("control_timestep", "n_sub_steps", "flat_observation")]
     if unknown or others:

@@ -36,7 +36,7 @@ from .randomization import as_draws
 from .step_gradient import StepGradient
 from .tasks.base import Task, copy_of
 
-__all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
+__all__ = ["COLUMNS", "Engine", "copied", "draw_seed", "mark_static_address", "named_columns"]
 
 # Buffers with one number per world, which users see as (N,).
 COLUMNS = frozenset((

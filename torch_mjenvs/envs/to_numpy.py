@@ -13,8 +13,11 @@ import torch
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 # Gymnasium's vector wrappers that compute in NumPy, and the wrappers that this package has for tensors.
-IN_NUMPY = {"DictInfoToList", "NormalizeObservation", "NormalizeReward", "RecordEpisodeStatistics"}
-OURS = IN_NUMPY - {"DictInfoToList"} | {"DtypeObservation", "FlattenObservation", "RescaleAction"}
+OURS = {"NormalizeObservation", "NormalizeReward", "RecordEpisodeStatistics"}
+IN_NUMPY = OURS | {
+    "DictInfoToList", "GrayscaleObservation", "RescaleObservation", "ReshapeObservation", "ResizeObservation",
+}  # fmt: skip
+OURS |= {"DtypeObservation", "FlattenObservation", "RescaleAction"}
 
 
 class TorchToNumpy(VectorWrapper):

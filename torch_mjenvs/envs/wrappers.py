@@ -130,7 +130,12 @@ class TorchVectorWrapper(VectorWrapper):
 
 
 def without_bounds(box: Box) -> Box:
-    """Return a Box of the same shape and dtype without bounds."""
+    """Return a Box of the same shape and dtype without bounds. Raises TypeError for whole numbers, as in pictures."""
+    if not np.issubdtype(box.dtype, np.floating):
+        raise TypeError(
+            f"observations of {box.dtype} cannot be normalised or made noisy: wrap the environment in "
+            "wrappers.DtypeObservation(env, np.float32) first"
+        )
     return Box(-np.inf, np.inf, box.shape, box.dtype.type)
 
 

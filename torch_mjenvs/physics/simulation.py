@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, broadcast, check_memory, is_rows
+from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, as_tensor, broadcast, check_memory, is_rows
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
@@ -321,6 +322,7 @@ class Simulation(Varied):
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
         nstep = as_count("nstep", nstep)
         self._follow()
+        self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._step(nstep)
 
@@ -332,6 +334,7 @@ class Simulation(Varied):
         if self._forward is None:  # most users only step
             self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
         self._follow()
+        self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._forward()
 
@@ -432,7 +435,8 @@ class Simulation(Varied):
         rows, shape = self._begun(takes, known)
         for name, x in rows.items():  # what is the worlds' own is copied: the next step changes it unseen by autograd
             if name != WARM:
-                rows[name] = x.contiguous() if name in known else x.clone(memory_format=torch.contiguous_format)
+                own = name not in known or self._is_own(x)
+                rows[name] = x.clone(memory_format=torch.contiguous_format) if own else x.contiguous()
         for last in range(nstep - 1, -1, -1):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
@@ -443,6 +447,18 @@ class Simulation(Varied):
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
 
+    def _is_own(self, x: torch.Tensor) -> bool:
+        """Return whether a tensor is one of the worlds' buffers, or part of one."""
+        base = x._base if x._is_view() else x
+        return any(base is buffer for buffer in self._buffers.values())
+
+    def _without_graphs(self) -> None:
+        """Cut off the graphs of what users have written with gradients, which a step does not follow."""
+        for name in () if torch.compiler.is_compiling() else self._written:
+            if self._buffers[name].requires_grad:
+                self._buffers[name].detach_()
+                self._views[name] = self._view_of(name)
+
     def _flat_params(self, given: Mapping[str, Any]) -> torch.Tensor:
         """Return all parameters that vary in one tensor (..., columns): those given, and the worlds' for others.
 
@@ -450,7 +466,9 @@ class Simulation(Varied):
         """
         shapes, flat = self._asked.columns.shapes, []
         for name, present in self.params.items():
-            x, n = torch.as_tensor(given.get(name, present), device=self.device).to(self.dtype), len(shapes[name])
+            x, n = given.get(name, present), len(shapes[name])
+            read = as_tensor(name, x, tuple(np.shape(x)), self.device)  # which has no gradient
+            x = (x if isinstance(x, torch.Tensor) else read).to(self.dtype)
             if x.shape[x.ndim - n :] != shapes[name]:
                 raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shapes[name]))})")
             flat.append(x.reshape(*x.shape[: x.ndim - n], torch.Size(shapes[name]).numel()))

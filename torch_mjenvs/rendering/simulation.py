@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 
 from ..calls import exclusive, lasting
@@ -23,6 +25,13 @@ from .camera import which
 from .picture import OUTPUTS as PICTURES
 from .picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from .scene import EFFECTS
+
+
+def _number(x: Any) -> int:
+    """Read the number of a world. Raises TypeError for a fraction, and for a bool, as of a mask."""
+    if isinstance(x, bool | np.bool_) or (isinstance(x, torch.Tensor) and x.dtype == torch.bool):
+        raise TypeError("a mask is no list of numbers")
+    return operator.index(x)
 
 
 class Simulation(simulation.Simulation):
@@ -98,7 +107,10 @@ class Simulation(simulation.Simulation):
         if unknown or not asked:
             raise ValueError(f"unknown outputs {unknown}: choose from {list(PICTURES)}")
         size = as_count("width", width), as_count("height", height)
-        chosen = None if worlds is None else tuple(int(i) for i in worlds)
+        try:
+            chosen = None if worlds is None else tuple(_number(i) for i in worlds)
+        except TypeError as error:
+            raise TypeError(f"worlds must be the numbers of worlds, such as [0, 5], not {worlds!r}") from error
         if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
             raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
         left_out = (without,) if isinstance(without, str) else tuple(dict.fromkeys(without))

@@ -99,7 +99,8 @@ def parsed(
     env_id = task_id(first.parse_known_args(argv)[0].env)
     task = task_behind(env_id)
     add_fields(out, task, {})
-    args, fields = parse(out, argv, task)
+    same = isinstance(before.get("task"), Mapping) and before["env"] == env_id
+    args, fields = parse(out, argv, task, before["task"] if same else None)
     if args.resume and (file := to_resume(args.out, name_of(env_id, args))).exists():
         fields = _resumed_fields(file, env_id, task) | fields
     return args, env_id, fields

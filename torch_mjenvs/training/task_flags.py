@@ -169,8 +169,12 @@ def _several(one: Callable[[str], Any], length: int | None) -> Callable[[str], A
     return read
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | None) -> tuple[argparse.Namespace, Fields]:
+def parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | None, before: Mapping[str, Any] | None = None
+) -> tuple[argparse.Namespace, Fields]:
     """Parse a command line whose parser has the task's fields; return the command's arguments and the fields given.
+
+    before: fields that hold unless the command line gives others.
 
     Ends the process with one line for an unknown flag, naming similar ones, and for a value that the task does not
     accept.
@@ -185,7 +189,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str], task: Task | Non
     given = {name.removeprefix("task."): x for name, x in vars(found).items() if name.startswith("task.")}
     try:
         if task is not None and given:
-            make_task(task, arguments(task, given), ())
+            make_task(task, arguments(task, {**(before or {}), **given}), ())
     except (TypeError, ValueError) as error:
         parser.error(str(error))
     return found, given

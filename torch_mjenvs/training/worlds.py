@@ -16,7 +16,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..checks import did_you_mean
-from ..compiler.source import digest_of
+from ..compiler.source import digest_of_classes
 from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
@@ -80,7 +80,7 @@ def made_of(env: TorchVectorEnv) -> dict[str, str]:
     mujoco.mj_saveModel(model, None, image)
     classes = [kind for kind in type(task).__mro__ if kind is not object]
     found = {x.name: _short(repr(getattr(task, x.name))) for x in fields(task)}
-    return found | {"model file": _digest(image.tobytes()), "code": digest_of(*classes)[:12]}
+    return found | {"model file": _digest(image.tobytes()), "code": digest_of_classes(classes)[:12]}
 
 
 def _short(text: str) -> str:
