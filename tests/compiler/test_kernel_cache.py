@@ -770,11 +770,11 @@ import sys
 from torch_mjenvs.compiler import cache
 print("begun", flush=True)
 for k in range(10**9):
-    cache.keep("kernel", f"key {k % 20}", bytes([k % 20]) * 4_000_000)
+    cache.store("kernel", f"key {k % 20}", bytes([k % 20]) * 4_000_000)
 """
 READER = """
 from torch_mjenvs.compiler import cache
-kept = [cache.kept("kernel", f"key {k}") for k in range(20)]
+kept = [cache.load("kernel", f"key {k}") for k in range(20)]
 assert all(x is None or x == bytes([k]) * 4_000_000 for k, x in enumerate(kept))
 print(sum(x is not None for x in kept))
 """

@@ -15,7 +15,7 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training import originals
-from torch_mjenvs.training.originals import Shared, Suite, processes_for
+from torch_mjenvs.training.originals import ParallelWorlds, Suite, processes_for
 from torch_mjenvs.training.scores import score
 from torch_mjenvs.training.worlds import original
 
@@ -29,7 +29,7 @@ def act(obs: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_scores_are_those_of_dm_controls_own_loop(processes: int) -> None:
-    found = score(act, Shared(f"dm_control/{NAME}", 2, processes, {}), 7, "cpu").returns
+    found = score(act, ParallelWorlds(f"dm_control/{NAME}", 2, processes, {}), 7, "cpu").returns
     for i in range(2):
         env, total = theirs.suite.load(*NAME.split("-"), task_kwargs={"random": 7 + i}), 0.0
         step = env.reset()

@@ -119,7 +119,7 @@ with joined("cuda:0") as share:
     share.add(x)
     assert x.tolist() == [3.0, 3.0]
     assert share.gathered(torch.tensor([share.first])).tolist() == [True, False]
-    assert share.told({"of": share.rank}) == {"of": 0}
+    assert share.broadcast({"of": share.rank}) == {"of": 0}
 """
 
 

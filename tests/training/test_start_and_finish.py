@@ -16,7 +16,7 @@ from processes import run
 
 from torch_mjenvs import Outcome, Task, TorchVectorEnv, pretrained
 from torch_mjenvs.training import originals, ppo, scores, worlds
-from torch_mjenvs.training.originals import Shared, processes_for, without_the_warning_of_settotalmass
+from torch_mjenvs.training.originals import ParallelWorlds, processes_for, without_the_warning_of_settotalmass
 from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -51,7 +51,7 @@ def test_scores_are_those_of_gymnasiums_own_vector_environment(name, processes):
     with without_the_warning_of_settotalmass():
         env = gymnasium.make_vec(f"{name}-v5", num_envs=5, vectorization_mode="sync", max_episode_steps=60, **arguments)
     expected = scores.score(policy, env, 3, "cpu").returns
-    there = Shared(f"{name}-v5", 5, processes, arguments | {"max_episode_steps": 60})
+    there = ParallelWorlds(f"{name}-v5", 5, processes, arguments | {"max_episode_steps": 60})
     assert torch.equal(scores.score(policy, there, 3, "cpu").returns, expected)
     assert len(set(expected.tolist())) == 5
 
@@ -63,9 +63,9 @@ def test_scores_of_a_compiled_policy_do_not_depend_on_who_steps_beside_whom():
     agent.rollout()
     assert agent.acts_by_rows
     with torch.no_grad():
-        expected = scores.score(agent.act, Shared("Hopper-v5", 67, 1, {}), 3, "cpu").returns
+        expected = scores.score(agent.act, ParallelWorlds("Hopper-v5", 67, 1, {}), 3, "cpu").returns
         for processes in (1, 2, 3):
-            there = Shared("Hopper-v5", 67, processes, {})
+            there = ParallelWorlds("Hopper-v5", 67, processes, {})
             assert torch.equal(scores._side_by_side(agent.act, there, 3, "cpu").returns, expected)
     assert len(set(expected.tolist())) == 67
 
@@ -104,7 +104,7 @@ def test_an_error_of_a_policy_ends_all_threads_and_processes():
     def act(obs):
         raise ZeroDivisionError
 
-    there = Shared("Hopper-v5", 4, 2, {})
+    there = ParallelWorlds("Hopper-v5", 4, 2, {})
     with pytest.raises(ZeroDivisionError):
         scores._side_by_side(act, there, 0, "cpu")
     assert all(x.process.returncode is not None for x in there.worlds)
@@ -118,7 +118,7 @@ def test_what_is_done_meanwhile_may_fail_and_takes_turns():
         seen.append(sys.getswitchinterval())
         raise ZeroDivisionError
 
-    there = Shared("Hopper-v5", 4, 2, {})
+    there = ParallelWorlds("Hopper-v5", 4, 2, {})
     with pytest.raises(ZeroDivisionError):
         scores._side_by_side(lambda obs: torch.zeros(len(obs), 3), there, 0, "cpu", meanwhile)
     assert all(x.process.returncode is not None for x in there.worlds)
@@ -136,12 +136,12 @@ def test_worlds_are_shared_only_where_that_pays(monkeypatch):
 
 
 def test_an_error_there_is_raised_here_and_processes_end():
-    there = Shared("Hopper-v5", 4, 2, {"no_such_argument": 1})
+    there = ParallelWorlds("Hopper-v5", 4, 2, {"no_such_argument": 1})
     with pytest.raises(TypeError, match="no_such_argument"):
         there.reset(0)
     there.close()
     assert all(x.process.returncode is not None for x in there.worlds)
-    there = Shared("Hopper-v5", 4, 2, {})
+    there = ParallelWorlds("Hopper-v5", 4, 2, {})
     there.reset(0)
     there.worlds[1].process.kill()
     with pytest.raises(RuntimeError, match="the original task ended with status -9"):
@@ -159,11 +159,11 @@ def act(obs):
     print(*[x.process.pid for x in there[0].worlds], flush=True)
     return torch.zeros(len(obs), 3)
 there = []
-class Watched(scores.Shared):
+class Watched(scores.ParallelWorlds):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         there.append(self)
-scores.Shared = Watched
+scores.ParallelWorlds = Watched
 try:
     scores.scores(act, "TorchHopper-v0", 4, "cpu", 0)
     while True:

@@ -61,11 +61,11 @@ def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[
         recipe, key = what, head + what.origin
 
         def code() -> bytes:
-            found = cache.led_to(title, key)
+            found = cache.load_linked(title, key)
             if found is None:
                 ir = _ir(back, recipe)
                 found = translated(ir)
-                cache.lead(title, key, head + ir)
+                cache.link(title, key, head + ir)
             return found
 
     else:
@@ -103,8 +103,8 @@ def _ir(back: BackEnd, what: Program | Recipe) -> str:
 
 def kept_or_made(title: str, key: str, make: Callable[[], bytes]) -> bytes:
     """Return the code kept on disk under this key, or make it and keep it."""
-    code = cache.kept(title, key)
+    code = cache.load(title, key)
     if code is None:
         code = make()
-        cache.keep(title, key, code)
+        cache.store(title, key, code)
     return code

@@ -30,28 +30,28 @@ _unchecked: dict[Path, int] = {}  # bytes that this process has written into a f
 CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
 
 
-def kept(name: str, key: str) -> bytes | None:
+def load(name: str, key: str) -> bytes | None:
     """Return the code kept under this key; None if there is none, or none that can be trusted."""
-    return _kept(name, _digest(key))
+    return _load(name, _digest(key))
 
 
-def keep(name: str, key: str, code: bytes) -> None:
+def store(name: str, key: str, code: bytes) -> None:
     """Keep code on disk under this key, or do nothing where the cache cannot be written."""
-    _keep(name, _digest(key), code)
+    _store(name, _digest(key), code)
 
 
-def led_to(name: str, key: str) -> bytes | None:
+def load_linked(name: str, key: str) -> bytes | None:
     """Return the code that this key leads to; None if it leads nowhere, or the code is gone."""
-    digest = _kept(f"{name}-origin", _digest(key))
-    return None if digest is None else _kept(name, digest)
+    digest = _load(f"{name}-origin", _digest(key))
+    return None if digest is None else _load(name, digest)
 
 
-def lead(name: str, key: str, to: str) -> None:
+def link(name: str, key: str, to: str) -> None:
     """Keep on disk that this key leads to the code that is kept under another."""
-    _keep(f"{name}-origin", _digest(key), _digest(to))
+    _store(f"{name}-origin", _digest(key), _digest(to))
 
 
-def _kept(name: str, digest: bytes) -> bytes | None:
+def _load(name: str, digest: bytes) -> bytes | None:
     folder = _trusted_directory()
     if folder is None:
         return None
@@ -63,7 +63,7 @@ def _kept(name: str, digest: bytes) -> bytes | None:
     return code if content[len(header) :].startswith(hashlib.sha256(code).digest()) else None
 
 
-def _keep(name: str, digest: bytes, code: bytes) -> None:
+def _store(name: str, digest: bytes, code: bytes) -> None:
     """Write another file first and then rename it, so that no process reads half a file."""
     folder = _trusted_directory(make=True)
     if folder is None:

@@ -122,7 +122,7 @@ class Worlds:
             env.close()
 
 
-class Elsewhere:
+class WorkerProcess:
     """`Worlds` in a process of their own. A call starts work there, and returns what waits for the result."""
 
     def __init__(self, *arguments: Any):
@@ -169,7 +169,7 @@ class Elsewhere:
         self.back.close()
 
 
-class Shared:
+class ParallelWorlds:
     """`Worlds` divided among processes: the same results, bit for bit, in a fraction of the time.
 
     Processes start at once, and make their worlds while this one does something else. With a single process, worlds are
@@ -184,7 +184,7 @@ class Shared:
         if processes == 1:
             self.worlds = [Worlds(name, num_envs, arguments)]
         else:
-            self.worlds = [Elsewhere(name, part.stop - part.start, arguments) for part in self.parts]
+            self.worlds = [WorkerProcess(name, part.stop - part.start, arguments) for part in self.parts]
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Begin the episodes, of the seeds `seed`, `seed` + 1 and so on. Returns observations (N, O), and nothing."""
@@ -198,7 +198,7 @@ class Shared:
         obs, rewards, terminated, truncated = map(np.concatenate, found)
         return obs, rewards, terminated, truncated, {}
 
-    def each(self) -> list[Shared]:
+    def each(self) -> list[ParallelWorlds]:
         """Return the worlds of each process separately; they end together with these."""
         found = []
         for worlds, part in zip(self.worlds, self.parts, strict=True):

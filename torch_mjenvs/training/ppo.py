@@ -458,7 +458,7 @@ class PPO:
             for i, (gain, shift) in enumerate(norms):
                 layers |= {f"{name}gains{i}": gain.clone()[None, None], f"{name}shifts{i}": shift.clone()[None, None]}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
+        return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.entries()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""

@@ -222,10 +222,10 @@ def train(
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
                 raise SystemExit(_diverged(why, bool(found.bad_rewards), agent, kept))
-            stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
+            stopped, due = share.broadcast((interrupts.heard is not None, kept.due(last)))
             if due:
                 kept.save(time.perf_counter() - start)
-        stopped = stopped or share.told(interrupts.heard is not None)
+        stopped = stopped or share.broadcast(interrupts.heard is not None)
     if stopped:
         kept.save(time.perf_counter() - start)
         if share.first:

@@ -311,7 +311,7 @@ class SAC:
         for i, (gain, shift) in enumerate(zip(self.actor.gains, self.actor.shifts, strict=True)):
             found |= {f"gains{i}": gain.detach().clone(), f"shifts{i}": shift.detach().clone()}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**found, **moments, "action_low": self.low, "action_high": self.high, **self.seen.told()}
+        return {**found, **moments, "action_low": self.low, "action_high": self.high, **self.seen.entries()}
 
     def _acting(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield weights and biases of each layer that leads to a mean action, for all observations."""

@@ -20,7 +20,7 @@ from ..envs.entries import BAD_STATE
 from ..envs.episode_log import of_last_step
 from ..envs.parts import leaves, mapped
 from ..envs.vector_env import TorchVectorEnv
-from .originals import Shared, processes_for
+from .originals import ParallelWorlds, processes_for
 from .task_flags import arguments
 from .worlds import make_to_score, original
 
@@ -65,7 +65,7 @@ def scores(
     given = arguments(env_id, task or {})
     name = original(env_id, given)
     # First, as processes take half a second to start, in which the Torch task is made and scored.
-    there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
+    there = ParallelWorlds(name, episodes, processes_for(name, episodes), given) if name else None
     try:
         found = {env_id: score(act, make_to_score(env_id, episodes, device, **given), seed, device, by_rows)}
         if name and there and by_rows:
@@ -93,7 +93,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def score(act: Act, env: VectorEnv | Shared, seed: int, device: str, by_rows: bool = False) -> Score:
+def score(act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str, by_rows: bool = False) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
     found = first_episodes(act, env, seed, device, by_rows)
     env.close()
@@ -112,7 +112,7 @@ def _turns_of(seconds: float) -> Iterator[None]:
 
 
 def _side_by_side(
-    act: Act, there: Shared, seed: int, device: str, meanwhile: Callable[[], None] = lambda: None
+    act: Act, there: ParallelWorlds, seed: int, device: str, meanwhile: Callable[[], None] = lambda: None
 ) -> Score:
     """Score a policy separately in each process's worlds: one thread per process asks it for actions."""
     one_at_a_time = threading.Lock()
@@ -135,7 +135,7 @@ def _side_by_side(
     return Score(torch.cat([x.returns for x in found]))
 
 
-def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str, by_rows: bool = False) -> Score:
+def first_episodes(act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str, by_rows: bool = False) -> Score:
     """Score a policy over the first episode in each world after a reset with this seed; for `by_rows` see `scores`."""
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
@@ -169,7 +169,7 @@ def _rolled(act: Act, env: TorchVectorEnv, seed: int) -> Iterator[Steps]:
         yield data["reward"], data["terminated"], data["truncated"], data
 
 
-def _stepped(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Iterator[Steps]:
+def _stepped(act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str) -> Iterator[Steps]:
     """Reset any task, make one step at a time, and yield STEPS of them together, which is faster to add up."""
     obs, _ = env.reset(seed=seed)
     numpy = isinstance(leaves(obs)[0], np.ndarray)

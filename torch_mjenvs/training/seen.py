@@ -30,7 +30,7 @@ class Seen:
         elif obs_groups:
             raise ValueError(f"obs_groups is {obs_groups}, and the task's observations have no groups")
 
-    def told(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Any]:
         """Return the entries of policy.pt that say what the networks read; none if observations have no names."""
         shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}
         return shapes | ({"obs_groups": self.groups} if self.groups else {})

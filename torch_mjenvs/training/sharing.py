@@ -55,7 +55,7 @@ class Share:
             for x in tensors:
                 torch.distributed.all_reduce(x)
 
-    def told(self, x: Any) -> Any:
+    def broadcast(self, x: Any) -> Any:
         """Return the first process's value to all processes."""
         if self.ranks == 1:
             return x

@@ -84,11 +84,11 @@ def train(
     except ValueError as error:
         raise SystemExit(str(error)) from error
     run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
-    run |= agent.seen.told() | {"made": made_of(env)}
+    run |= agent.seen.entries() | {"made": made_of(env)}
     if args.start:
         start_from(agent, run, args.start)
     with runs.folder(args.out, runs.name_of(env_id, args), args.resume) if share.first else nullcontext() as held:
-        out = share.told(held)
+        out = share.broadcast(held)
         history = runs.train(agent, run, out, args, share, {"start": str(args.start)} if args.start else {})
         env.close()
         history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
