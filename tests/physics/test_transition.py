@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Sequence
 
 import mujoco
@@ -305,3 +306,22 @@ def test_parameters_are_read_as_numbers_of_the_simulations_type():
     assert torch.equal(a, b)
     with pytest.raises(TypeError, match="gravity must be of real numbers"):
         sim.transition(params={"gravity": torch.ones(3, dtype=torch.bool, device=sim.device)})
+
+
+class Arm(Simulation):
+    """A user's subclass, with a constructor and an attribute of its own."""
+
+    def __init__(self, worlds: int):
+        super().__init__(ONE, worlds)
+        self.target = torch.ones(worlds)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"])
+def test_copies_of_a_subclass_are_of_it_and_have_its_attributes(again):
+    sim = Arm(3)
+    sim.qpos[1] = 0.5
+    other = again(sim)
+    assert type(other) is Arm and torch.equal(other.target, torch.ones(3)) and other.target is not sim.target
+    assert torch.equal(other.qpos, sim.qpos)
+    other.step()
+    assert not torch.equal(other.qpos, sim.qpos)

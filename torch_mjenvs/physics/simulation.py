@@ -186,12 +186,24 @@ class _Linearize:
         self.shapes, self.most = _matrices(asked, params), 0  # worlds for which there was memory
 
 
+OWN = {"device", "dtype", "inputs", "model", "num_worlds", "outputs", "vary"}  # attributes, beside private ones
+
+
 def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, torch.Tensor]) -> Simulation:
-    """Make a Simulation from its arguments, and copy these buffers into its own."""
-    out = kind(*made)
+    """Make a Simulation from its arguments, and copy these buffers into its own.
+
+    A user's subclass may take other arguments, so its constructor is not called.
+    """
+    out = kind.__new__(kind)
+    ours: Any = next(x for x in kind.__mro__ if _is_ours(x))
+    ours.__init__(out, *made)
     for name, x in buffers.items():
         out._buffers[name].copy_(x)
     return out
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 class Simulation(Varied):
@@ -305,7 +317,7 @@ class Simulation(Varied):
 
         A change in place, as by `sim.qvel += 1`, is already made: setting the same tensor again is no error.
         """
-        theirs = type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
+        theirs = not _is_ours(type(self))
         made = "_written" in self.__dict__
         if name.startswith("_") or not made or (theirs and name not in (*OUTPUTS, *INPUTS, *self._buffers)):
             super().__setattr__(name, value)
@@ -313,9 +325,14 @@ class Simulation(Varied):
             raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how `copy.deepcopy` and pickle make a new one: its code is built again, or found on disk."""
+        """Return how `copy.deepcopy` and pickle make a new one: its code is built again, or found on disk.
+
+        Attributes of a user's subclass are copied, too.
+        """
         made = self._mjmodel, self.num_worlds, str(self.device), self.dtype, self.outputs, self.vary, self.inputs
-        return _again, (type(self), made, {name: x.clone() for name, x in self._buffers.items()})
+        buffers = {name: x.clone() for name, x in self._buffers.items()}
+        theirs = {name: x for name, x in vars(self).items() if not name.startswith("_") and name not in OWN}
+        return _again, (type(self), made, buffers), theirs or None
 
     @exclusive
     def step(self, nstep: int = 1) -> None:

@@ -14,8 +14,8 @@ from ..model.model import Model, UnsupportedModel
 
 NOT_SUPPORTED = " is not supported: "
 BY_NAME = (
-    "take it out of the model, or ask for other sensors by name: world.data.sensordata[m.sensor('gyro')] in a task, "
-    "outputs=('sensor:gyro',) of a Simulation"
+    "take it out of the model, or ask for the others, each by its name: world.data.sensordata[m.sensor('NAME')] in a "
+    "task, outputs=('sensor:NAME',) of a Simulation"
 )
 
 
