@@ -427,3 +427,34 @@ def test_torchrls_own_gymenv_makes_our_tasks(arguments):
     finally:
         env.close()
     assert data["observation"].shape[-2:] == (3, 11) and data["next", "reward"].isfinite().all()
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_actions_are_repeated_up_to_an_episodes_end(native: bool) -> None:
+    """Three does not divide ten: an episode's last step makes one of the task's, and none of the next episode's."""
+    options = dict(num_envs=4, max_episode_steps=10, terminate_when_unhealthy=False, native_autoreset=native)
+    once, env = HopperEnv(**options), HopperEnv(action_repeat=3, **options)
+    actions = torch.rand(8, 4, 3, device=env.device) * 2 - 1
+    once.set_seed(0)
+    env.set_seed(0)
+    td, other = env.reset(), once.reset()
+    wanted: list[torch.Tensor] = []
+    for k, action in enumerate(actions):
+        td["action"] = action
+        td = env.step(td)
+        end = (k + 1) % 4 == 0
+        assert td["next", "done"].all().item() is end and td["next", "done"].any().item() is end
+        total = 0.0
+        for _ in range(1 if end else 3):
+            other["action"] = action
+            other = once.step(other)
+            total = total + other["next", "reward"]
+            ended = other["next", "done"].all()
+            other = once.maybe_reset(once.step_mdp(other)) if not native else once.step_mdp(other)
+        assert ended.item() is end
+        torch.testing.assert_close(td["next", "reward"], total, rtol=0, atol=1e-6)
+        wanted.append(total)
+        td = env.maybe_reset(env.step_mdp(td)) if not native else env.step_mdp(td)
+    assert torch.stack(wanted).abs().min() > 1e-4
+    with pytest.raises(ValueError, match="give action_repeat once"):
+        HopperEnv(num_envs=2, action_repeat=2, pixels={"action_repeat": 2})

@@ -17,7 +17,7 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
-from ..checks import as_seed, as_tensor
+from ..checks import as_count, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE
@@ -54,6 +54,9 @@ class TorchRLEnv(EnvBase):
             does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
             all of them as td["observation"] (N, D), or a group as td["policy"].
         max_episode_steps: an episode is truncated after this many steps; None for the task's own number, -1 for never.
+        action_repeat: the number of the task's steps that one step makes with the same action, as DMControlEnv's
+            `frame_skip`. Rewards are summed; a world whose episode has ended is not stepped further. TorchRL's
+            FrameSkipTransform does not look at ends.
         native_autoreset: True has the kernel reset worlds within the step that ends their episode, without waiting for
             the device or branching, also under transforms: `compile(fullgraph=True)` of a `TransformedEnv` needs this.
             But TorchRL then writes NaN in place of an episode's last observation and of what transforms add to it
@@ -108,6 +111,7 @@ class TorchRLEnv(EnvBase):
         dtype: torch.dtype | str = torch.float32,
         observation: str = "dict",
         max_episode_steps: int | None = None,
+        action_repeat: int = 1,
         native_autoreset: bool = False,
         info_keys: Sequence[str] = (),
         first_world: int = 0,
@@ -126,10 +130,13 @@ class TorchRLEnv(EnvBase):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
+        repeats = as_count("action_repeat", action_repeat)
         made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
         camera = camera_id if camera_name is None else camera_name
         asked = translated(pixels, from_pixels, width=width, height=height, camera=camera, state=not pixels_only)
         pictures = as_pixels(asked)
+        if pictures is not None and repeats > 1 and pictures.action_repeat > 1:
+            raise ValueError("give action_repeat once: as an argument, or in pixels")
         engine = Engine(
             made,
             num_envs,
@@ -145,7 +152,7 @@ class TorchRLEnv(EnvBase):
         super().__init__(device=engine.device, batch_size=[num_envs])
         self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, engine.dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
-        self._action_shape = (num_envs, engine.layout.action)
+        self._action_shape, self._repeats = (num_envs, engine.layout.action), repeats
         self._parts = _keyed(engine.layout.observation.parts(form))
         self._pixels = None if pictures is None else Pixels(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
@@ -212,6 +219,8 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
         engine.step()
+        if self._repeats > 1:
+            engine.repeat(self._repeats - 1)
         if self._pixels:  # native_autoreset shows the beginning of the next episode
             self._pixels.repeat()
             begun = engine.terminated | engine.truncated if self._torchrl_native_autoreset else self._no_world
