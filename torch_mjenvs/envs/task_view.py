@@ -63,7 +63,11 @@ class TaskData:
                 raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
             return x
 
-        x = vars(self)[name] = copied(getattr(self._data, name), checked)
+        found = getattr(self._data, name)
+        if found is None:
+            hint = "; count steps in the task's memory" if name == "time" else ""
+            raise AttributeError(f"world.data.{name} is not known in a task{hint}")
+        x = vars(self)[name] = copied(found, checked)
         return x
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
