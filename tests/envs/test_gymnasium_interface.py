@@ -620,3 +620,17 @@ def binary(model: mujoco.MjModel) -> np.ndarray:
     out = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, out)
     return out
+
+
+def test_gradients_of_observations_that_a_step_has_overwritten_are_refused():
+    """With copy=False: torch says so, in place of gradients of other numbers."""
+    for copy in (True, False):
+        env = TorchVectorEnv("InvertedPendulum", 2, copy=copy)
+        obs, _ = env.reset(seed=0)
+        loss = (obs * torch.ones(4, requires_grad=True, device=obs.device)).sum()
+        env.step(torch.zeros(2, 1))
+        if copy:
+            loss.backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()

@@ -308,6 +308,17 @@ def test_parameters_are_read_as_numbers_of_the_simulations_type():
         sim.transition(params={"gravity": torch.ones(3, dtype=torch.bool, device=sim.device)})
 
 
+def test_gradients_that_need_what_a_step_has_overwritten_are_refused():
+    """By torch, as after any other write in place."""
+    sim, weight = Simulation(ONE, 3, outputs=("xpos",)), torch.ones(1, requires_grad=True)
+    losses = [(x * weight).sum() for x in (sim.qpos, sim.qvel, sim.xpos)] + [(sim.qpos.clone() * weight).sum()]
+    sim.step()
+    for loss in losses[:3]:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    losses[3].backward()
+
+
 class Arm(Simulation):
     """A user's subclass, with a constructor and an attribute of its own."""
 

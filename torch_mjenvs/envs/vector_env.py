@@ -18,6 +18,7 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from torch.autograd.graph import increment_version
 
 from ..calls import exclusive, lasting
 from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_memory, check_state
@@ -355,6 +356,8 @@ class TorchVectorEnv(VectorEnv):
         info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             self._add_final(info, columns[len(self._entries) :], masks[2], final)
+        if not self.copy and not torch.compiler.is_compiling():
+            increment_version([engine.view("obs")])  # so that autograd refuses gradients that need the old numbers
         return self._seen("obs"), reward, terminated, truncated, info
 
     def _masks(self) -> list[torch.Tensor]:

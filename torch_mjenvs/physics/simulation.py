@@ -11,6 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
+from torch.autograd.graph import increment_version
 
 from ..calls import Lock, exclusive, lasting
 from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, as_tensor, broadcast, check_memory, is_rows
@@ -342,6 +343,7 @@ class Simulation(Varied):
         self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._step(nstep)
+        self._note_writes()
 
     @exclusive
     def forward(self) -> None:
@@ -354,6 +356,7 @@ class Simulation(Varied):
         self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._forward()
+        self._note_writes()
 
     @exclusive
     def linearize(
@@ -468,6 +471,11 @@ class Simulation(Varied):
         """Return whether a tensor is one of the worlds' buffers, or part of one."""
         base = x._base if x._is_view() else x
         return any(base is buffer for buffer in self._buffers.values())
+
+    def _note_writes(self) -> None:
+        """Tell autograd that a kernel has written: it then refuses gradients that need what was there before."""
+        if not torch.compiler.is_compiling():
+            increment_version([self._buffers[name] for name in (*self._state, *self.outputs)])
 
     def _without_graphs(self) -> None:
         """Cut off the graphs of what users have written with gradients, which a step does not follow."""
