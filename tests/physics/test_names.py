@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from torch_mjenvs import Outcome, Task, TorchVectorEnv
+from torch_mjenvs.physics import Data
 from torch_mjenvs.physics.loading.load import load
 from torch_mjenvs.physics.model.model import Model
 
@@ -162,3 +163,15 @@ def test_a_task_looks_elements_up_by_name():
     assert ((obs[:, 0] + 1).abs() < 0.1).all() and obs[:, 0].unique().numel() == 4
     assert torch.equal(obs[:, 4], env.params["body_mass"][:, 2])
     assert (obs[:, 3] == 0.4).all()
+
+
+def test_attributes_that_are_not_there_say_what_is():
+    m = load(mujoco.MjModel.from_xml_string(MODEL))
+    with pytest.raises(AttributeError, match="'opt'; options are the model's own"):
+        m.opt  # noqa: B018
+    with pytest.raises(AttributeError, match="'body_mas'; did you mean body_mass"):
+        m.body_mas  # noqa: B018
+    assert pickle.loads(pickle.dumps(m)) == m and not hasattr(m, "_nothing")
+    d = Data(m, qpos=list(m.qpos0), qvel=[0.0] * m.nv, qacc_warmstart=[0.0] * m.nv, ctrl=[0.0] * m.nu, act=[0.0])
+    with pytest.raises(TypeError, match=r"sensordata\[m.sensor\('gyro'\)\]"):
+        d.sensordata["gyro"]

@@ -11,8 +11,10 @@ an `mjModel`, and `refusals` says which it does not take.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import hashlib
+from typing import TYPE_CHECKING
 
 from ..algebra.spatial import rotation
 from .enums import ConDataField, ContactReduce, SensorType
@@ -295,6 +297,15 @@ class Model:
         for name in ("body_mat", "body_imat", "geom_mat", "site_mat"):
             quats = getattr(self, name.replace("mat", "quat"))
             object.__setattr__(self, name, tuple(map(rotation, quats)))
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute then
+
+        def __getattr__(self, name):
+            """Say what is there instead of an attribute that is not."""
+            near = difflib.get_close_matches(name, [x.name for x in dataclasses.fields(self)], n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = "; options are the model's own, as in m.timestep and m.gravity" if name == "opt" else hint
+            raise AttributeError(f"the model has no attribute {name!r}{hint}")
 
     def body(self, which: str | int) -> Element:
         """Return a body by its name or number. Raises KeyError for an unknown name, IndexError for a number."""

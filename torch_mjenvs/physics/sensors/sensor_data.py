@@ -35,6 +35,8 @@ class SensorData(Sequence[Any]):
         return self._model.nsensordata
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            raise TypeError(f"a sensor is read by its place, sensordata[m.sensor({index!r})]")
         places = range(len(self))[index]
         return self._read(places) if isinstance(index, slice) else self._read([places])[0]
 
