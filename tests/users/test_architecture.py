@@ -256,12 +256,14 @@ def public(path: Path) -> list[ast.AST]:
 TRIVIAL = 2  # a function of so few statements, or fewer, may speak for itself
 
 
-ALL = sorted(PACKAGE.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", ALL, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_what_is_public_is_explained(path):
-    tree = ast.parse(path.read_text())
-    assert not tree.body or ast.get_docstring(tree), "the file does not say what it is"
-    silent = [n.name for n in public(path) if not ast.get_docstring(n) and len(n.body) > TRIVIAL]  # type: ignore[attr-defined]
-    assert not silent, f"no docstring: {silent}"
+def test_what_is_public_is_explained():
+    """Every file, and its functions and classes."""
+    unexplained = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree, file = ast.parse(path.read_text()), path.relative_to(PACKAGE)
+        if tree.body and not ast.get_docstring(tree):
+            unexplained.append(f"{file} itself")
+        for n in public(path):
+            if not ast.get_docstring(n) and len(n.body) > TRIVIAL:  # type: ignore[attr-defined]
+                unexplained.append(f"{file}: {n.name}")  # type: ignore[attr-defined]
+    assert not unexplained, "; ".join(unexplained)
