@@ -92,8 +92,9 @@ def parsed(
     argv = list(sys.argv[1:] if argv is None else argv)
     before = to_go_on_with(argv)
     if before:
-        groups = {"obs_groups": list(x.items())} if (x := before.get("obs_groups")) else {}
-        out.set_defaults(env=before["env"], seed=before["seed"], **before["settings"], **groups)
+        groups = {"obs_groups": list(x.items())} if isinstance(x := before.get("obs_groups"), Mapping) else {}
+        of_run = {name: x for name, x in before["settings"].items() if name in RULES}  # a file chooses nothing else
+        out.set_defaults(env=before["env"], seed=before["seed"], **of_run, **groups)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--env", default=out.get_default("env"))
     env_id = task_id(first.parse_known_args(argv)[0].env)
@@ -119,8 +120,8 @@ def to_go_on_with(argv: Sequence[str]) -> dict[str, Any]:
     if not args.resume or args.out is None or not (file := args.out / "checkpoint.pt").exists():
         return {}
     run = load(file, ("run",))["run"]
-    known = isinstance(run, Mapping) and isinstance(run.get("settings"), Mapping)
-    if not known or not {"env", "seed"} <= run.keys():
+    kinds = {"env": str, "seed": int, "settings": Mapping}
+    if not isinstance(run, Mapping) or not all(isinstance(run.get(name), kind) for name, kind in kinds.items()):
         return {}  # `resumed` says what is wrong with it
     if args.env is None and ":" in run["env"]:
         raise SystemExit(f"{file} is of {run['env']!r}, a task of your own: name it, too, by --env {run['env']}")
