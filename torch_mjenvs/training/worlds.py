@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 import sys
 from collections.abc import Collection
 from dataclasses import fields
@@ -84,6 +85,8 @@ def made_of(env: TorchVectorEnv) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
+    """Return a repr, without addresses, which differ between processes; a digest of a long one."""
+    text = re.sub("0x[0-9a-fA-F]+", "", text)
     return text if len(text) <= 200 else f"something of digest {_digest(text.encode())}"
 
 
