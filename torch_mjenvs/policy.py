@@ -95,7 +95,7 @@ class Policy(nn.Module):
         it is given. An .npz holds the arrays of `network` for NumPy.
 
         Raises ValueError for another kind of file and for a space of another size, FileNotFoundError if there is no
-        such folder, FileExistsError if the file is a policy that only this package reads, such as a run's policy.pt,
+        such folder, FileExistsError if the file is a run's policy or checkpoint, which only this package reads,
         and ImportError without the extra `export`, which ONNX needs.
         """
         from . import export

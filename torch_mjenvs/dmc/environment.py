@@ -220,7 +220,7 @@ def load(
     if isinstance(seed, np.random.RandomState):
         seed = int(seed.randint(2**31 - 1))
     if seed is not None:
-        as_seeds(seed, 1)
+        as_seeds(seed, num_envs or 1)  # `reset` would refuse it later
     if given.pop("legacy_step", True) is not True:
         raise ValueError("a step is dm_control's legacy_step here: legacy_step must be True")
     unknown = [x for x in of_task if x not in {field.name for field in fields(task)}]

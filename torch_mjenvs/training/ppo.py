@@ -254,8 +254,7 @@ class PPO:
         s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         self.bad_rewards.copy_(count_bad_rewards(data["reward"]))
-        self.share.add(self.bad_states)
-        self.share.add(self.bad_rewards)
+        self.share.add(self.bad_states, self.bad_rewards)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data, done)

@@ -82,15 +82,14 @@ def training_parser(
 
 
 def parsed(
-    out: argparse.ArgumentParser, argv: Sequence[str] | None
+    out: argparse.ArgumentParser, argv: Sequence[str] | None, before: Mapping[str, Any] | None = None
 ) -> tuple[argparse.Namespace, str, dict[str, Any]]:
     """Parse a command line with flags for the fields of the task that it names.
 
     Returns the arguments, the full id of the task, and the given fields by name. A resumed run keeps its task, fields,
-    seed and settings, as far as the command line does not give others.
+    seed and settings, as far as the command line does not give others. before: that run, from `to_go_on_with`.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    before = to_go_on_with(argv)
     if before:
         groups = {"obs_groups": list(x.items())} if isinstance(x := before.get("obs_groups"), Mapping) else {}
         of_run = {name: x for name, x in before["settings"].items() if name in RULES}  # a file chooses nothing else
@@ -100,11 +99,11 @@ def parsed(
     env_id = task_id(first.parse_known_args(argv)[0].env)
     task = task_behind(env_id)
     add_fields(out, task, {})
-    same = isinstance(before.get("task"), Mapping) and before["env"] == env_id
-    args, fields = parse(out, argv, task, before["task"] if same else None)
-    if args.resume and (file := to_resume(args.out, name_of(env_id, args))).exists():
-        fields = _resumed_fields(file, env_id, task) | fields
-    return args, env_id, fields
+    kept = _resumed_fields(before, env_id, task) if before else {}
+    args, fields = parse(out, argv, task, kept)
+    if args.resume and not before and (file := to_resume(args.out, name_of(env_id, args))).exists():
+        kept = _resumed_fields(load(file, ("run",))["run"], env_id, task)
+    return args, env_id, kept | fields
 
 
 def to_go_on_with(argv: Sequence[str]) -> dict[str, Any]:
@@ -134,16 +133,15 @@ def name_of(env_id: str, args: argparse.Namespace) -> str:
     return f"{env_id}-{args.seed}" if algorithm == "ppo" else f"{env_id}-{algorithm}-{args.seed}"
 
 
-def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
+def _resumed_fields(run: Any, env_id: str, task: Task | None) -> dict[str, Any]:
     """Return the task's fields in a checkpoint's run; none if that is of another task."""
-    run = load(file, ("run",))["run"]
     if not isinstance(run, Mapping) or run.get("env") != env_id:
         return {}
     try:
         fields = as_fields(run.get("task", {}))
         arguments(task, fields)
     except ValueError as error:
-        raise SystemExit(f"{file} does not fit this run: {error}") from error
+        raise SystemExit(f"the checkpoint does not fit this run: {error}") from error
     return fields
 
 

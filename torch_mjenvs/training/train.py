@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,13 @@ from .worlds import made_of, make
 ALGORITHMS = {"ppo": ".ppo", "sac": ".sac"}  # modules that are each an `Algorithm`
 
 
-def chosen(argv: list[str]) -> tuple[Algorithm, argparse.ArgumentParser]:
-    """Return the algorithm that a command line names, and the parser for its flags."""
+def chosen(
+    argv: list[str], before: Mapping[str, Any] | None = None
+) -> tuple[Algorithm, argparse.ArgumentParser]:
+    """Return the algorithm that a command line names, else that of the run `before`, and the parser for its flags."""
     first = argparse.ArgumentParser(prog="torch_mjenvs train", add_help=False, allow_abbrev=False)
     _add_algorithm(first)
-    first.set_defaults(algorithm=str(runs.to_go_on_with(argv).get("algorithm", "ppo")).lower())
+    first.set_defaults(algorithm=str((before or {}).get("algorithm", "ppo")).lower())
     name = first.parse_known_args(argv)[0].algorithm
     if name not in ALGORITHMS:
         raise SystemExit(f"there is no algorithm {name!r}: choose from {', '.join(ALGORITHMS)}")
@@ -55,8 +58,9 @@ def _add_algorithm(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    algorithm, parser = chosen(argv)
-    args, env_id, task = runs.parsed(parser, argv)
+    before = runs.to_go_on_with(argv)
+    algorithm, parser = chosen(argv, before)
+    args, env_id, task = runs.parsed(parser, argv, before)
     if args.start and args.resume:
         raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
     args.device = local(args.device)
