@@ -168,7 +168,9 @@ def test_a_seed_may_be_drawn_from_a_random_state_and_is_checked_at_once() -> Non
 
     a, b, c = (first(np.random.RandomState(seed)) for seed in (1, 1, 2))
     assert np.array_equal(a, b) and not np.array_equal(a, c)
-    for wrong in ("a", -1, 1.5):
+    many = torch_mjenvs.dmc.load("cartpole", "balance", num_envs=2, task_kwargs={"random": [1, 1]})
+    assert np.ptp(many.reset().observation["position"], axis=0).max() == 0.0  # a seed for each world
+    for wrong in ("a", -1, 1.5, [1, 2]):
         with pytest.raises((TypeError, ValueError)):
             torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"random": wrong})
     with pytest.raises(ValueError, match="legacy_step must be True"):

@@ -31,7 +31,7 @@ WRAPPED = ("fget", "fset", "fdel", "__func__", "func", "__wrapped__")
 @functools.cache
 def imported() -> Imported:
     """Return the package as it was when this was first called: at the end of its import."""
-    modules = [m for name, m in sorted(sys.modules.items()) if _is_own(name)]
+    modules = [m for name, m in sorted(sys.modules.items()) if is_own(name)]
     listing = Listing(modules)
     return Imported(modules, listing, listing.digest())
 
@@ -96,7 +96,7 @@ class Listing:
             self._spaces.append(vars(module))
             for name, x in list(vars(module).items()):  # another thread may be importing
                 # Python and torch's compiler put names with __ there, and an import of a module its own name.
-                if not name.startswith("__") and not (isinstance(x, types.ModuleType) and _is_own(x.__name__)):
+                if not name.startswith("__") and not (isinstance(x, types.ModuleType) and is_own(x.__name__)):
                     self.items.append(name)
                     # Constants are in capitals; other containers hold the state of the process.
                     self._add(x, type(x) not in MUTABLE or name.isupper())
@@ -137,14 +137,14 @@ class Listing:
 
     def _add_contents(self, x: Any, kind: type) -> None:
         if kind is types.FunctionType:
-            if _is_own(x.__module__):
+            if is_own(x.__module__):
                 cells = [cell.cell_contents for cell in x.__closure__ or () if cell != EMPTY]
                 self._functions.append(x)
                 self._cells += x.__closure__ or ()
                 self._spaces += filter(None, (vars(x), x.__kwdefaults__))
                 self.add_all((x.__code__, x.__defaults__, x.__kwdefaults__, *cells, vars(x).get("__wrapped__")))
         elif issubclass(kind, type):
-            if _is_own(x.__module__):
+            if is_own(x.__module__):
                 self._classes.append(x)
                 self._spaces.append(vars(x))
                 self.add_all(x.__bases__)
@@ -192,7 +192,8 @@ class Imported:
     digest: str
 
 
-def _is_own(module: object) -> bool:
+def is_own(module: object) -> bool:
+    """Return whether this is the name of one of the package's modules."""
     return isinstance(module, str) and (module == PACKAGE or module.startswith(f"{PACKAGE}."))
 
 

@@ -196,15 +196,11 @@ def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, tor
     A user's subclass may take other arguments, so its constructor is not called.
     """
     out = kind.__new__(kind)
-    ours: Any = next(x for x in kind.__mro__ if _is_ours(x))
+    ours: Any = next(x for x in kind.__mro__ if source.is_own(x.__module__))
     ours.__init__(out, *made)
     for name, x in buffers.items():
         out._buffers[name].copy_(x)
     return out
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 class Simulation(Varied):
@@ -250,6 +246,7 @@ class Simulation(Varied):
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
+        self._stepped = [self._buffers[name] for name in (*self._state, *self.outputs)]  # what a kernel writes into
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], _Linearize] = {}
@@ -318,7 +315,7 @@ class Simulation(Varied):
 
         A change in place, as by `sim.qvel += 1`, is already made: setting the same tensor again is no error.
         """
-        theirs = not _is_ours(type(self))
+        theirs = not source.is_own(type(self).__module__)
         made = "_written" in self.__dict__
         if name.startswith("_") or not made or (theirs and name not in (*OUTPUTS, *INPUTS, *self._buffers)):
             super().__setattr__(name, value)
@@ -475,7 +472,7 @@ class Simulation(Varied):
     def _note_writes(self) -> None:
         """Tell autograd that a kernel has written: it then refuses gradients that need what was there before."""
         if not torch.compiler.is_compiling():
-            increment_version([self._buffers[name] for name in (*self._state, *self.outputs)])
+            increment_version(self._stepped)
 
     def _without_graphs(self) -> None:
         """Cut off the graphs of what users have written with gradients, which a step does not follow."""

@@ -17,7 +17,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..checks import did_you_mean
-from ..compiler.source import digest_of_classes
+from ..compiler.source import digest_of_classes, is_own
 from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
@@ -33,7 +33,7 @@ def task_ids() -> list[str]:
 def _is_ours(entry_point: Any) -> bool:
     """Say whether a class, or the text "module:class" that names it, is of this package."""
     module = entry_point if isinstance(entry_point, str) else str(getattr(entry_point, "__module__", ""))
-    return module.partition(":")[0].partition(".")[0] == __name__.partition(".")[0]
+    return is_own(module.partition(":")[0])
 
 
 def task_id(name: str) -> str:
