@@ -274,7 +274,7 @@ def in_play(task: str) -> Engine:
 
 
 def resident_warps(registers: int) -> int:
-    """How many warps a multiprocessor holds at once, as `cuda.Kernel` counts them: a scheduler has a quarter of it."""
+    """How many warps a multiprocessor holds at once, as `CudaKernel` counts them: a scheduler has a quarter of it."""
     return min(32, 4 * (REGISTERS // 4 // (-(-registers // 8) * 8 * 32)))
 
 

@@ -29,7 +29,7 @@ from torch_mjenvs.compiler.cpu import back_end
 from torch_mjenvs.compiler.functions import Pure
 from torch_mjenvs.compiler.launch import Launch
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.asked import Asked
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.simulation import linearized
 from torch_mjenvs.physics.simulation import program as simulated
 from torch_mjenvs.physics.step_function import BACKWARD, STEP, program
@@ -114,14 +114,14 @@ def against_differences(name: str, worlds: int, dtype: str, states: int = 64) ->
 
 def builds(name: str, _: int, dtype: str) -> tuple[str, ...]:
     """Build a model's kernels anew: seconds of a core, and how many times a step's that is."""
-    asked, back, seconds = Asked(load(model_of(name))), back_end(), {}
+    request, back, seconds = KernelRequest(load(model_of(name))), back_end(), {}
     for kind in ("step", STEP, BACKWARD, "A and B"):
         begun = time.process_time()
         with unrolling(back.unroll_limit):
             if kind == "A and B":
-                recorded = linearized(asked, dtype)
+                recorded = linearized(request, dtype)
             else:
-                recorded = simulated(asked, dtype) if kind == "step" else program(asked, dtype, kind)
+                recorded = simulated(request, dtype) if kind == "step" else program(request, dtype, kind)
             back.translate(back.lower(recorded))
         seconds[kind] = time.process_time() - begun
     return tuple(f"{kind}: {x:.1f} s ({x / seconds['step']:.1f})" for kind, x in seconds.items())

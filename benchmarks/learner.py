@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import torch
 
-from torch_mjenvs.compiler.matrices import Kernel, Loop, Multiply, Step, build
+from torch_mjenvs.compiler.matrices import Loop, Multiply, PlanKernel, Step, build
 from torch_mjenvs.training import ppo, runs, worlds
 from torch_mjenvs.training.compiled import why_no_bfloat16
 
@@ -46,7 +46,7 @@ def products_of(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(x for x in found if isinstance(x, Multiply) or (isinstance(x, Loop) and x.steps))
 
 
-def products_alone(update: Kernel) -> Kernel:
+def products_alone(update: PlanKernel) -> PlanKernel:
     """Return an update's kernel with nothing left but its products, whose factors then stay in the caches."""
     phases = [replace(x, steps=products_of(x.steps)) for x in update.plan.phases]
     return build(replace(update.plan, name="products alone", phases=tuple(x for x in phases if x.steps)))

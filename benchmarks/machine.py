@@ -29,7 +29,7 @@ from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.region_ops import Repeat
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import MOCAP, Asked, program
+from torch_mjenvs.physics.simulation import MOCAP, KernelRequest, program
 
 LEAST_CALL = 1e-3  # least seconds between two readings of the clock, so that reading it costs nothing
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -100,7 +100,7 @@ def operations(model: mujoco.MjModel) -> dict:
     stages), every contact touched, and one iteration of the solver and of its line search.
     """
     inputs = MOCAP if model.nmocap else ()
-    recorded = program(Asked(load(model), inputs=inputs), "float32")
+    recorded = program(KernelRequest(load(model), inputs=inputs), "float32")
     return {"code": sum(recorded.count_ops().values()), "step": counted(recorded)}
 
 

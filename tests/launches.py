@@ -108,13 +108,13 @@ def record_graphs(monkeypatch: pytest.MonkeyPatch) -> list:
         monkeypatch.setattr(torch.cuda, name, stand_in)
 
     def recorded(run: Callable[..., None]) -> Callable[..., None]:
-        def launched(self: launch.Launch | on_gpu.Launch, times: int = 1) -> None:
+        def launched(self: launch.Launch | on_gpu.GpuPlanLaunch, times: int = 1) -> None:
             run(self, times)
             if recording:
                 recording[-1].launched(run, self, times)
 
         return launched
 
-    for kind in (launch.Launch, on_gpu.Launch):
+    for kind in (launch.Launch, on_gpu.GpuPlanLaunch):
         monkeypatch.setattr(kind, "__call__", recorded(kind.__call__))
     return seen

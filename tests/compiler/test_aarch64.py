@@ -15,7 +15,7 @@ from kernels import DTYPES, bits, build, object_code, tensors
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import Asked
+from torch_mjenvs.physics.simulation import KernelRequest
 from torch_mjenvs.physics.simulation import program as physics
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -86,7 +86,7 @@ def test_code_for_arm_gives_the_same_bits(name, dtype, tmp_path, monkeypatch):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     arm = cpu.Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", 16)
-    program = physics(Asked(load(oracle.asset(name))), dtype)
+    program = physics(KernelRequest(load(oracle.asset(name))), dtype)
     qpos, qvel, ctrl = (np.stack(x, 1) for x in zip(*oracle.states(name, 32, seed=5), strict=True))
     inputs = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "qacc_warmstart": 0 * qvel}
     here, there = (tensors(program, inputs, torch.device("cpu")) for _ in range(2))

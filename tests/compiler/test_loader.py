@@ -17,7 +17,7 @@ from torch_mjenvs.compiler.arrays import Table
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import sin
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import Asked
+from torch_mjenvs.physics.simulation import KernelRequest
 from torch_mjenvs.physics.simulation import program as physics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ del small[::2]
 kernels = []
 for k in range(240):
     p = programs[k % 24]
-    kernel = cpu.Kernel(p.name, p.buffers, p.dtype, code[k % 24], cpu.lanes_of(p.dtype, target))
+    kernel = cpu.CpuKernel(p.name, p.buffers, p.dtype, code[k % 24], cpu.lanes_of(p.dtype, target))
     x = np.linspace(-2, 2, 64)
     held = tensors(p, {"x": x[None]}, torch.device("cpu"))
     kernel.bind(held)()
@@ -81,7 +81,7 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
     llvm.initialize_all_asmprinters()
     programs = [record_list(tables, 1, 1, dtype) for dtype in DTYPES]
     if target is X86_64:
-        programs.append(physics(Asked(load(oracle.asset("humanoid"))), "float32"))
+        programs.append(physics(KernelRequest(load(oracle.asset("humanoid"))), "float32"))
     found: set[int] = set()
     for program in programs:
         code = object_code(program, cpu.Target(*target, 16))

@@ -26,7 +26,7 @@ from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
 from torch_mjenvs.compiler.sink_stores import sink_stores
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import Asked
+from torch_mjenvs.physics.simulation import KernelRequest
 from torch_mjenvs.physics.simulation import program as physics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,7 +230,7 @@ FAST = re.compile(r"\b(fast|contract|reassoc|nnan|ninf|nsz|arcp|afn)\b")
 
 
 def cheetah(dtype: str = "float32") -> Program:
-    return physics(Asked(load(oracle.asset("half_cheetah"))), dtype)
+    return physics(KernelRequest(load(oracle.asset("half_cheetah"))), dtype)
 
 
 def test_no_fast_math():
@@ -405,7 +405,7 @@ SIZES = {"half_cheetah": (5700, 72_000), "walker2d_v5": (4600, 57_000), "hopper"
 
 @pytest.mark.parametrize("name", SIZES)
 def test_operations_and_bytes_of_a_step(name, folder):
-    program = physics(Asked(load(oracle.asset(name))), "float64")
+    program = physics(KernelRequest(load(oracle.asset(name))), "float64")
     most_ops, most_bytes = SIZES[name]
     ops = sum(program.count_ops().values())
     assert 0.7 * most_ops < ops <= most_ops, "fewer is welcome: lower the bound, too"
@@ -420,8 +420,9 @@ sys.path.insert(0, "tests")
 import oracle
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import Asked, program
-print(hashlib.sha256(render(program(Asked(load(oracle.asset("half_cheetah"))), "float32"), 16).encode()).hexdigest())
+from torch_mjenvs.physics.simulation import KernelRequest, program
+request = KernelRequest(load(oracle.asset("half_cheetah")))
+print(hashlib.sha256(render(program(request, "float32"), 16).encode()).hexdigest())
 """
 
 

@@ -11,7 +11,7 @@ from graph_eval import run_compiled, run_ptx, trace
 from torch_mjenvs.compiler.active_sets import active_set, change_each
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import repeat
-from torch_mjenvs.compiler.tiles import SIDE, Blocks, Layout, Pattern, TileMatrix, elimination
+from torch_mjenvs.compiler.tiles import SIDE, Blocks, Pattern, SumsLayout, TileMatrix, elimination
 
 Columns = list[list[int]]
 
@@ -131,7 +131,7 @@ def test_tiles_that_nothing_was_added_to_are_passed_over() -> None:
     between = [(7, 4), (13, 7), (15, 13), (17, 7)]  # the last rows of branches that meet nowhere else
     at = [(blocks.of_row[i], blocks.of_row[j]) for i, j in between]
     held = sorted({(I, J) for (I, _), (J, _) in at})
-    layout = Layout(blocks, held, [sorted({j for a, j in between if a == i}) for i in range(n)])
+    layout = SumsLayout(blocks, held, [sorted({j for a, j in between if a == i}) for i in range(n)])
     rows = Table([held.index((I, J)) + 1 for (I, _), (J, _) in at])
     where = Table([[float((i, j) == (k, m)) for k in range(SIDE) for m in range(SIDE)] for (_, i), (_, j) in at])
     lower = [(i, j) for i in range(n) for j in columns[i]]

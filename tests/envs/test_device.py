@@ -42,7 +42,7 @@ def test_truly_there():
     env = TorchVectorEnv("Hopper", 5)
     obs, _ = env.reset(seed=0)
     assert env.device.type == obs.device.type == HERE.type
-    assert isinstance(env.engine._step.kernel, cuda.Kernel if ON_GPU else cpu.Kernel)
+    assert isinstance(env.engine._step.kernel, cuda.CudaKernel if ON_GPU else cpu.CpuKernel)
     assert torch.cuda.is_available() == ON_GPU
     if ON_GPU:
         kernel = env.engine._step.kernel

@@ -16,7 +16,7 @@ import test_derivatives as known
 import torch
 
 from torch_mjenvs.physics import UnsupportedModel, load, step_function
-from torch_mjenvs.physics.asked import Asked
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.simulation import Simulation, linearized
 
 pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quiet")]
@@ -218,15 +218,15 @@ def test_impedances_of_any_power_have_derivatives_at_both_ends_of_their_curve():
 
 
 def test_tangents_of_long_chains_are_refused_by_name():
-    asked = Asked(load(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{CHAIN}</worldbody></mujoco>")))
+    request = KernelRequest(load(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{CHAIN}</worldbody></mujoco>")))
     with pytest.raises(UnsupportedModel, match="one of 40 dofs: what loops put into arrays"):
-        linearized(asked, "float64")
+        linearized(request, "float64")
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_has_no_derivatives_is_refused_by_name_in_both_modes(what):
-    asked = Asked(load(mujoco.MjModel.from_xml_string(f"<mujoco>{REFUSED[what]}</mujoco>")))
+    request = KernelRequest(load(mujoco.MjModel.from_xml_string(f"<mujoco>{REFUSED[what]}</mujoco>")))
     with pytest.raises(UnsupportedModel, match=what):
-        linearized(asked, "float64")
+        linearized(request, "float64")
     with pytest.raises(UnsupportedModel, match=what):
-        step_function.program(asked, "float64", step_function.BACKWARD)
+        step_function.program(request, "float64", step_function.BACKWARD)

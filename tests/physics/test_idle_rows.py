@@ -13,7 +13,7 @@ from test_contact_groups import heap, scattered
 
 from torch_mjenvs.compiler.control import unrolling
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints.limbs import Idle
+from torch_mjenvs.physics.constraints.limbs import IdleRows
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 from torch_mjenvs.physics.solver import newton
@@ -135,7 +135,7 @@ def test_rows_that_couple_nothing_anew_have_no_loop_of_their_own():
         model = gymnasium.make(task).unwrapped.model
         d = derive(load(model), model.qpos0.tolist(), [0.0] * model.nv, None, [0.0] * model.nu)
         idle = [c.idle(load(model)) for c in d.constraints]
-        assert any(isinstance(x, Idle) for x in idle) == expected
+        assert any(isinstance(x, IdleRows) for x in idle) == expected
 
 
 @pytest.mark.cpu  # on a GPU both are so

@@ -15,7 +15,7 @@ from torch_mjenvs.compiler import cpu, tiles
 from torch_mjenvs.compiler.program import Program
 from torch_mjenvs.physics import load, simulation
 from torch_mjenvs.physics.model.model import dof_chain
-from torch_mjenvs.physics.simulation import Asked, Simulation, program
+from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
 
 NAMES = ("qpos", "qvel", "qacc", "qfrc_constraint")
 
@@ -148,7 +148,7 @@ def test_the_code_of_a_chain_grows_as_its_joints(touching: int) -> None:
     """Operations, and what LLVM gets to read; without contacts and with one of each link."""
 
     def size(n: int) -> tuple[int, int]:
-        made = program(Asked(load(chain(n, touching))), "float32")
+        made = program(KernelRequest(load(chain(n, touching))), "float32")
         return made.count_ops().total(), len(cpu.assembly(made, cpu.host()))
 
     (few, short), (more, longer), (many, longest) = size(36), size(60), size(120)
@@ -161,7 +161,7 @@ def test_the_code_of_a_chain_grows_as_its_joints(touching: int) -> None:
 def test_the_machine_code_of_a_chain_grows_as_its_joints() -> None:
     def size(n: int) -> int:
         target = cpu.host()
-        return len(cpu._assemble(cpu.assembly(program(Asked(load(chain(n))), "float32"), target), target))
+        return len(cpu._assemble(cpu.assembly(program(KernelRequest(load(chain(n))), "float32"), target), target))
 
     few, more, many = size(36), size(60), size(120)
     assert more < 1.1 * 60 / 36 * few and many < 2.2 * more

@@ -20,7 +20,7 @@ import torch
 from torch_mjenvs.compiler import loader
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.model import UnsupportedModel
-from torch_mjenvs.physics.simulation import Asked, Simulation, program
+from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
 
 pytestmark = pytest.mark.usefixtures("quiet")  # states that MuJoCo warns about are not compared
 
@@ -261,7 +261,7 @@ def test_strange_models_are_refused_by_name_or_taken():
         case = strange_mjcf.case(seed, worlds=0)
         drawn.update(case.drawn)
         try:
-            program(Asked(load(case.xml), random_models.OUTPUT_NAMES), "float64")
+            program(KernelRequest(load(case.xml), random_models.OUTPUT_NAMES), "float64")
         except UnsupportedModel as error:
             assert " is not supported: " in str(error)
             ends["refused"] += 1

@@ -15,7 +15,7 @@ import pytest
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.physics import load, simulation
 from torch_mjenvs.physics.loading import size
-from torch_mjenvs.physics.simulation import Asked, program
+from torch_mjenvs.physics.simulation import KernelRequest, program
 
 
 def model(inside: str) -> mujoco.MjModel:
@@ -67,8 +67,8 @@ def test_tracing_a_chain_takes_as_much_work_as_it_has_operations() -> None:
     def work(n: int) -> tuple[int, int]:
         mjm = chain(n)
         mjm.geom_contype[:] = 0
-        asked, made = Asked(load(mjm)), []
-        return calls(lambda: made.append(program(asked, "float32"))), made[0].count_ops().total()
+        request, made = KernelRequest(load(mjm)), []
+        return calls(lambda: made.append(program(request, "float32"))), made[0].count_ops().total()
 
     (few, small), (many, large) = work(10), work(30)
     assert large < 8 * small
@@ -146,5 +146,5 @@ def test_a_simulation_warns_before_it_traces(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", ["humanoid", "half_cheetah", "chain"])
 def test_the_estimate_is_near_what_there_is(name: str) -> None:
     m = load(chain(30) if name == "chain" else oracle.model(name))
-    operations = program(Asked(m), "float32").count_ops().total()
+    operations = program(KernelRequest(m), "float32").count_ops().total()
     assert 0.5 < size.estimate(m) / operations < 2

@@ -29,7 +29,7 @@ from test_compiled_update import SIZES, learner
 from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import cpu, cuda
-from torch_mjenvs.compiler.matrices import Kernel as CPUKernel
+from torch_mjenvs.compiler.matrices import PlanKernel as CPUKernel
 from torch_mjenvs.compiler.matrices import build, can_build
 from torch_mjenvs.compiler.matrices.block_text import THREADS
 from torch_mjenvs.compiler.matrices.blocks import render
@@ -53,13 +53,13 @@ SAME = cpu.host().vector_bytes == 4 * on_gpu.LANES
 @pytest.fixture
 def gpu(driver, monkeypatch) -> Iterator[Driver]:
     """The stand-in, which lets kernels touch the tensors of their launch and nothing else."""
-    call = on_gpu.Launch.__call__
+    call = on_gpu.GpuPlanLaunch.__call__
 
-    def watched(self: on_gpu.Launch, rounds: int = 1) -> None:
+    def watched(self: on_gpu.GpuPlanLaunch, rounds: int = 1) -> None:
         driver.memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in self.tensors]
         call(self, rounds)
 
-    monkeypatch.setattr(on_gpu.Launch, "__call__", watched)
+    monkeypatch.setattr(on_gpu.GpuPlanLaunch, "__call__", watched)
     monkeypatch.setattr(on_gpu, "CHUNKS", 2)  # interpreting 64 blocks takes long
     yield driver
     gc.collect()  # code is unloaded while the driver is there
@@ -77,7 +77,7 @@ def update_of(agent: ppo.PPO) -> on_gpu.Update:
 class CPULaunch:
     """The CPU's kernel of a plan over the tensors of a launch."""
 
-    def __init__(self, kernel: on_gpu.Kernel, tensors: dict[str, torch.Tensor]):
+    def __init__(self, kernel: on_gpu.GpuPlanKernel, tensors: dict[str, torch.Tensor]):
         self.kernel: CPUKernel = build(kernel.plan)
         (own,) = (m.each for m in kernel.plan.memories if m.each)
         self.tensors = {**tensors, "own": torch.zeros(own)}
@@ -88,7 +88,7 @@ class CPULaunch:
 
 def of_the_cpu(update: on_gpu.Update, frames: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_gpu, "Launch", CPULaunch)
+        patch.setattr(on_gpu, "GpuPlanLaunch", CPULaunch)
         return update(frames, order)
 
 
@@ -343,7 +343,7 @@ def minibatches_are_those_of_the_cpu(there: torch.device) -> None:
     start, order = net.theta.clone(), torch.randperm(400)[:300]
     found = update(ours.frames, order.to(there)).cpu()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+        patch.setattr(on_gpu, "GpuPlanKernel", lambda plan, device: SimpleNamespace(plan=plan))
         cpus = update_of(theirs)
     expected = of_the_cpu(cpus, theirs.frames, order)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
@@ -363,7 +363,7 @@ def test_minibatches_of_halfcheetah_are_those_of_the_cpu(gpu):
 class MachineLaunch:
     """NVIDIA's machine code of a plan, as ptxas makes it for sm_90, run by an emulator."""
 
-    def __init__(self, kernel: on_gpu.Kernel, tensors: dict[str, torch.Tensor]):
+    def __init__(self, kernel: on_gpu.GpuPlanKernel, tensors: dict[str, torch.Tensor]):
         self.grids, self.tensors, self.memories = render(kernel.plan, 227 * 1024), tensors, kernel.plan.memories
         self.machines = [sass.Machine(cuda.translate(grid.ir).decode()) for grid in self.grids]
 
@@ -380,11 +380,11 @@ class MachineLaunch:
 def test_nvidias_machine_code_gives_these_bits_too(monkeypatch, sizes, instead):
     """Two minibatches, and then actions and values."""
     monkeypatch.setattr(on_gpu, "CHUNKS", 2)
-    monkeypatch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+    monkeypatch.setattr(on_gpu, "GpuPlanKernel", lambda plan, device: SimpleNamespace(plan=plan))
     agents = [learner(*sizes, compile=False, **instead) for _ in range(2)]
     order = torch.randperm(len(agents[0].frames))[: 2 * sizes[-1]]
     ours, theirs = map(update_of, agents)
-    monkeypatch.setattr(on_gpu, "Launch", MachineLaunch)
+    monkeypatch.setattr(on_gpu, "GpuPlanLaunch", MachineLaunch)
     found = ours(agents[0].frames, order)
     same(found, of_the_cpu(theirs, agents[1].frames, order))
     same(ours.parameters, theirs.parameters)
@@ -407,7 +407,7 @@ NETWORKS = {
 def test_kernels_of_common_networks(name, monkeypatch):
     """Their memory within an H100's, 0 where that is not shared; and what NVIDIA's assembler says, if it is there."""
     observations, actions, hidden, activation, norm, shared = NETWORKS[name]
-    monkeypatch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+    monkeypatch.setattr(on_gpu, "GpuPlanKernel", lambda plan, device: SimpleNamespace(plan=plan))
     agent = learner(observations, actions, 8, 2048, compile=False, actor=[*hidden], critic=[*hidden],
                     activation=activation, norm=norm)  # fmt: skip
     update = update_of(agent)

@@ -85,7 +85,7 @@ def _toolchain(target: Target) -> str:
     return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.options} {target} {code}"
 
 
-class Kernel(launch.Kernel):
+class CpuKernel(launch.Kernel):
     """Machine code for this processor."""
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
@@ -110,7 +110,7 @@ class Kernel(launch.Kernel):
 class _Run:
     """A kernel with everything that it is called with."""
 
-    def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
+    def __init__(self, kernel: CpuKernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel = kernel
         self._pointers = (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
         self._counter = ctypes.c_int64(0)
@@ -194,7 +194,7 @@ class Parts:
     """
 
     def __init__(self, runs: Sequence[Callable[[int], None]], parts: int):
-        """Cut the runs of `Kernel.launcher` into this many parts. Raises ValueError if these are not whole tiles."""
+        """Cut the runs of `CpuKernel.launcher` into this many parts. Raises ValueError if these are not whole tiles."""
         self._runs = [run for run in runs if isinstance(run, _Run)]  # they own what the jobs point to
         first = self._runs[0]
         self._kernel = kernel = first._kernel
@@ -298,8 +298,8 @@ def back_end(target: Target | None = None) -> BackEnd:
     """Return the maker and loader of object code, for all that this machine can do or for the target."""
     target = target or host()
 
-    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
-        return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
+    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> CpuKernel:
+        return CpuKernel(name, buffers, dtype, code, lanes_of(dtype, target))
 
     return BackEnd(
         "cpu",

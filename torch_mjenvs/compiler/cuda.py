@@ -93,7 +93,7 @@ class Code:
         _check(launched)
 
 
-class Kernel(launch.Kernel):
+class CudaKernel(launch.Kernel):
     """A program loaded on one GPU.
 
     `registers` and `local_bytes` are what a thread takes of each. `blocks` is how many blocks of one warp a
@@ -218,7 +218,7 @@ def block_size(worlds: int, multiprocessors: int) -> int:
 class _Run:
     """The kernel with everything that it is called with."""
 
-    def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
+    def __init__(self, kernel: CudaKernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel, self._threads = kernel, block_size(worlds, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
         self._blocks = -(-worlds // self._threads)
         self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
@@ -284,7 +284,7 @@ def toolchain() -> str:
 def back_end(device: torch.device) -> BackEnd:
     """Return the maker and loader of PTX for this GPU. PTX is what is kept on disk."""
 
-    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
-        return Kernel(name, buffers, dtype, code, device)
+    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> CudaKernel:
+        return CudaKernel(name, buffers, dtype, code, device)
 
     return BackEnd("cuda", device, toolchain(), _lower, translate, load, NVIDIA.unroll_limit)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import mujoco
 import numpy as np
 
-from .read_only import Part, accessors, read_only
+from .read_only import ReadOnlyPart, accessors, read_only
 
 
 class DataView(mujoco.MjData):
@@ -37,7 +37,7 @@ class DataView(mujoco.MjData):
     def __getattribute__(self, name: str) -> Any:
         x = super().__getattribute__(name)
         if name in accessors(mujoco.MjData):
-            return lambda *which: Part(x(*which), _guarded, _refuse)
+            return lambda *which: ReadOnlyPart(x(*which), _guarded, _refuse)
         return _guarded(name, x)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -29,7 +29,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
-from .layout import Layout, size_of
+from .layout import BufferLayout, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import copy_for_task
@@ -486,7 +486,7 @@ class Episode:
         return Contract(self.task, self.model)
 
     @functools.cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> BufferLayout:
         """The layout of the task's buffers, found by running the task once.
 
         A task of this package is known to work, and runs on plain numbers, which is faster. A user's task runs on
@@ -517,7 +517,7 @@ class Episode:
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
         remembered: list[Scalar],
-    ) -> Layout:  # fmt: skip
+    ) -> BufferLayout:  # fmt: skip
         """Run all of the task's functions once, and return the layout that their results have."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
@@ -537,7 +537,7 @@ class Episode:
         step_info = contract.with_entries(verdict.info, entries(rewards, metrics, ends))
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
-        return Layout(
+        return BufferLayout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in m.kept0.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
             verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,

@@ -13,7 +13,7 @@ from .observation import Observation
 
 
 @dataclass(frozen=True)
-class Layout:
+class BufferLayout:
     """The widths of a task's buffers, and the names in its info."""
 
     nq: int

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import mujoco
 import numpy as np
 
-from .read_only import Part, accessors, read_only
+from .read_only import ReadOnlyPart, accessors, read_only
 
 # Beginnings of the names of fields that affect nothing but pictures.
 SHOWN = (
@@ -42,13 +42,13 @@ class _ModelView(mujoco.MjModel):
         super().__setattr__(name, value)
 
 
-def _part(prefix: str, part: Any) -> Part:
+def _part(prefix: str, part: Any) -> ReadOnlyPart:
     """Wrap `opt`, or an element such as a body, whose fields have the model's names without their prefix."""
 
     def full(name: str) -> str:
         return f"dof_{name}" if prefix == "jnt_" and not hasattr(mujoco.MjModel, prefix + name) else prefix + name
 
-    return Part(part, lambda name, x: _guarded(full(name), x), lambda name: _write(full(name)))
+    return ReadOnlyPart(part, lambda name, x: _guarded(full(name), x), lambda name: _write(full(name)))
 
 
 def _guarded(name: str, x: Any) -> Any:

@@ -56,7 +56,7 @@ def _plain(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, ReadOnly) else x
 
 
-class Part:
+class ReadOnlyPart:
     """A read-only part of a model or of data: options, or an element as `body(name)` gives it.
 
     guard(name, value) returns what a reader gets for a field; write(name) raises where the field must not be written.

@@ -20,7 +20,7 @@ class WorldState:
     params: list[Scalar] = field(default_factory=list)
     derived: list[Scalar] = field(default_factory=list)
     ctrl: list[Scalar] = field(default_factory=list)  # of the last step, if the task itself computes it
-    episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
+    episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `BufferLayout.sums`
     history: list[Scalar] = field(default_factory=list)  # of observations: what the next one shows again
     kept: list[Scalar] = field(default_factory=list)  # `State.kept`, one after the other
 

@@ -21,7 +21,7 @@ from ..compiler.derivatives import NotDifferentiable
 from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..physics import transition
-from ..physics.asked import Asked
+from ..physics.kernel_request import KernelRequest
 from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
@@ -61,7 +61,7 @@ class StepGradient(Differentiable):
     def _physics(self) -> StepFunction:
         columns = self._episode.params
         names, only = (columns.names, columns.only) if columns else ((), ())
-        return StepFunction(Asked(self._episode.model, vary=names, only=only), self._dtype, self._step.device)
+        return StepFunction(KernelRequest(self._episode.model, vary=names, only=only), self._dtype, self._step.device)
 
     # the function and its gradient
 

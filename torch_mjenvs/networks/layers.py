@@ -73,7 +73,7 @@ class Block:
     row: int
 
 
-class Layout:
+class ParameterLayout:
     """A memory in which parameters of networks stand in whole vectors, or in whole blocks of as many rows.
 
     It holds the networks' parameters, and after them others, which are given by their first place and their number in

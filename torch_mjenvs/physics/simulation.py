@@ -23,8 +23,8 @@ from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives
 from .algebra.spatial import zeros
-from .asked import SENSOR, STATE, Asked
 from .derivatives import Linearization
+from .kernel_request import SENSOR, STATE, KernelRequest
 from .loading.load import load, parse
 from .loading.size import sized
 from .model.data import FIELDS, Data
@@ -86,25 +86,25 @@ def _check_outputs(m: Model, outputs: tuple[str, ...]) -> tuple[str, ...]:
     return outputs
 
 
-def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
+def _kernel(request: KernelRequest, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
     name = "step" if stepping else "forward"
-    origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary}")
+    origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary}")
 
     def make() -> Program:
-        return sized(asked.model, lambda: program(asked, dtype, stepping))
+        return sized(request.model, lambda: program(request, dtype, stepping))
 
-    return build(Recipe(name, tuple(asked.buffers()), dtype, make, origin), device)
+    return build(Recipe(name, tuple(request.buffers()), dtype, make, origin), device)
 
 
-def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
+def program(request: KernelRequest, dtype: str, stepping: bool = True) -> Program:
     """Record one step, or one forward evaluation, of the model."""
     precision = PRECISIONS[dtype]
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, pushes = asked.world(b), asked.pushes(b)
+        m, pushes = request.world(b), request.pushes(b)
 
         def computed(d: Data) -> dict[str, list[Scalar]]:
-            return {name: floats(leaves(_output(m, d, name))) for name in asked.outputs}
+            return {name: floats(leaves(_output(m, d, name))) for name in request.outputs}
 
         act, kept = b.get("act", []), {name: b[name] for name in m.kept0}
         warmstart = usable(b["qacc_warmstart"])
@@ -119,23 +119,23 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
         return state | ({"act": s.act} if m.na else {}) | s.kept | out
 
-    return record("step" if stepping else "forward", asked.buffers(), body, dtype)
+    return record("step" if stepping else "forward", request.buffers(), body, dtype)
 
 
-def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Program:
+def linearized(request: KernelRequest, dtype: str, params: tuple[str, ...] = ()) -> Program:
     """Record one step of the model, and the derivatives of it and of the outputs: see `derivatives.Linearization`.
 
     params: the parameters that vary by which to differentiate. Raises UnsupportedModel, which names the feature of the
     model that has no derivatives.
     """
     precision = PRECISIONS[dtype].differentiable
-    derivatives.refuse(asked.model)
-    reads, writes = _linearize_buffers(asked, params)
+    derivatives.refuse(request.model)
+    reads, writes = _linearize_buffers(request, params)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, act, ctrl, pushes, by = asked.model, b.get("act", []), b.get("ctrl", []), asked.pushes(b), []
-        if asked.vary:
-            columns, derived = asked.columns, b["derived"]
+        m, act, ctrl, pushes, by = request.model, b.get("act", []), b.get("ctrl", []), request.pushes(b), []
+        if request.vary:
+            columns, derived = request.columns, b["derived"]
             if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
                 derived = columns.derive(b["params"])
             m, places = columns.world(b["params"], derived), columns.places()
@@ -143,10 +143,10 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
         start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
         s = step(m, start, ctrl, precision=precision, **pushes)
         outputs: list[Scalar] = []
-        if asked.outputs:
+        if request.outputs:
             d = left_by_step(m, s, ctrl, precision, **pushes, time=0.0)
             d.constraints = [c.recomputed() for c in d.constraints]
-            outputs = [x for name in asked.outputs for x in floats(leaves(_output(m, d, name)))]
+            outputs = [x for name in request.outputs for x in floats(leaves(_output(m, d, name)))]
         at = derivatives.seeds(m, b["qpos"], b["qvel"], act, ctrl, by)
         found = derivatives.jacobian(m, at, (s.qpos, s.qvel, s.act), outputs)
         made = {"new_qpos": s.qpos, "new_qvel": s.qvel, "new_qacc_warmstart": s.qacc_warmstart, "new_act": s.act}
@@ -156,21 +156,21 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
     try:
         return record("linearize", [*reads, *writes], body, dtype, derivatives="forward")
     except NotDifferentiable as error:
-        raise derivatives.refused(asked.model, error) from None
+        raise derivatives.refused(request.model, error) from None
 
 
-def _linearize_buffers(asked: Asked, params: tuple[str, ...]) -> tuple[list[Buffer], list[Buffer]]:
+def _linearize_buffers(request: KernelRequest, params: tuple[str, ...]) -> tuple[list[Buffer], list[Buffer]]:
     """Return the buffers that a step is read from, and those of the next state and of matrices that are not empty."""
-    reads = [b for b in replace(asked, outputs=()).buffers() if b.size]
-    sizes = {name: rows * columns for name, (rows, columns) in _matrices(asked, params).items()}
+    reads = [b for b in replace(request, outputs=()).buffers() if b.size]
+    sizes = {name: rows * columns for name, (rows, columns) in _matrices(request, params).items()}
     made = [replace(b, name=f"new_{b.name}") for b in reads if b.name in ("qpos", "qvel", WARM, "act")]
     return reads, [*made, *(Buffer(name, size, rows=True) for name, size in sizes.items() if size)]
 
 
-def _matrices(asked: Asked, params: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+def _matrices(request: KernelRequest, params: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     """Return the shapes of the matrices of `Linearization`."""
-    m, places = asked.model, asked.columns.places()
-    n, ny = 2 * m.nv + m.na, sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
+    m, places = request.model, request.columns.places()
+    n, ny = 2 * m.nv + m.na, sum(torch.Size(request.shapes()[name]).numel() for name in request.outputs)
     np = sum(places[name].stop - places[name].start for name in params)
     return {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
 
@@ -178,13 +178,13 @@ def _matrices(asked: Asked, params: tuple[str, ...]) -> dict[str, tuple[int, int
 class _Linearize:
     """A kernel that linearizes a step, and what is known of it: what it takes and gives, and its matrices' shapes."""
 
-    def __init__(self, asked: Asked, params: tuple[str, ...], dtype: str, device: torch.device):
-        origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary} {params}")
-        reads, writes = _linearize_buffers(asked, params)
-        recipe = Recipe("linearize", (*reads, *writes), dtype, lambda: linearized(asked, dtype, params), origin)
+    def __init__(self, request: KernelRequest, params: tuple[str, ...], dtype: str, device: torch.device):
+        origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary} {params}")
+        reads, writes = _linearize_buffers(request, params)
+        recipe = Recipe("linearize", (*reads, *writes), dtype, lambda: linearized(request, dtype, params), origin)
         self.run = Pure(build(recipe, device), len(reads))
         self.takes, self.gives = {b.name: b.size for b in reads}, [b.name for b in writes]
-        self.shapes, self.most = _matrices(asked, params), 0  # worlds for which there was memory
+        self.shapes, self.most = _matrices(request, params), 0  # worlds for which there was memory
 
 
 OWN = {"device", "dtype", "inputs", "model", "num_worlds", "outputs", "vary"}  # attributes, beside private ones
@@ -238,17 +238,17 @@ class Simulation(Varied):
         timed = any(kind == SensorType.CLOCK and name in read for name, kind in kinds)
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
         self._state = STATE + (("act",) if self.model.na else ()) + tuple(self.model.kept0)
-        self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
-        self._shapes = self._asked.shapes()
-        needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
+        self._request = KernelRequest(self.model, self.outputs, self._inputs, self.vary)
+        self._shapes = self._request.shapes()
+        needed = launch.bytes_a_world(self._request.buffers(), self.dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
-        kernel = _kernel(self._asked, self._name, True, self.device)
+        kernel = _kernel(self._request, self._name, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._stepped = [self._buffers[name] for name in (*self._state, *self.outputs)]  # what a kernel writes into
         self._forward: launch.Launch | None = None
-        self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
+        self._linearized = replace(self._request, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], _Linearize] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
         mocap = [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
@@ -258,7 +258,7 @@ class Simulation(Varied):
         }
         self._mocap_bodies = launch.mark_static_address(torch.tensor(mocap, dtype=torch.int64, device=self.device))
         if self.vary:
-            self._params = Params(self._asked.columns, self._buffers, num_worlds)
+            self._params = Params(self._request.columns, self._buffers, num_worlds)
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         self.reset()
 
@@ -348,7 +348,7 @@ class Simulation(Varied):
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most users only step
-            self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
+            self._forward = _kernel(self._request, self._name, False, self.device).bind(self._buffers)
         self._follow()
         self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))
@@ -388,8 +388,8 @@ class Simulation(Varied):
         nstep, key = as_count("nstep", nstep), (self._varying(_names(params)), _names(outputs))
         self._follow()
         if key not in self._linearize:
-            asked = replace(self._linearized, outputs=_check_outputs(self.model, key[1]))
-            self._linearize[key] = _Linearize(asked, key[0], self._name, self.device)
+            request = replace(self._linearized, outputs=_check_outputs(self.model, key[1]))
+            self._linearize[key] = _Linearize(request, key[0], self._name, self.device)
         kernel = self._linearize[key]
         known = {k: x.to(self.dtype) for k, x in self._given(qpos=qpos, qvel=qvel, ctrl=ctrl, act=act).items()}
         rows, shape = self._begun(kernel.takes, known)
@@ -486,7 +486,7 @@ class Simulation(Varied):
 
         Raises ValueError for one of another shape.
         """
-        shapes, flat = self._asked.columns.shapes, []
+        shapes, flat = self._request.columns.shapes, []
         for name, present in self.params.items():
             x, n = given.get(name, present), len(shapes[name])
             read = as_tensor(name, x, tuple(np.shape(x)), self.device)  # which has no gradient

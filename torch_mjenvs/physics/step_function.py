@@ -16,7 +16,7 @@ from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives, transition
-from .asked import Asked
+from .kernel_request import KernelRequest
 from .model.model import Model
 from .model.precision import PRECISIONS
 from .model.state import State, usable
@@ -33,11 +33,11 @@ def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
     return [replace(b, name=f"{start}_{b.name}") for b in buffers]
 
 
-def taken(asked: Asked) -> list[Buffer]:
+def taken(request: KernelRequest) -> list[Buffer]:
     """Return the buffers from which a step is computed. Users' tensors have a row for each world; the warm start is our
     own, in the form that a step has it.
     """
-    return [replace(b, rows=b.name != WARM) for b in asked.buffers() if b.name != "derived" and b.size]
+    return [replace(b, rows=b.name != WARM) for b in request.buffers() if b.name != "derived" and b.size]
 
 
 def accelerations(m: Model) -> Buffer:
@@ -45,12 +45,12 @@ def accelerations(m: Model) -> Buffer:
     return Buffer("qaccs", transition.evaluations(m) * m.nv)
 
 
-def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
+def _buffers(request: KernelRequest, kind: str) -> tuple[list[Buffer], list[Buffer]]:
     """Return what a kernel reads, and what it writes."""
-    reads = taken(asked)
+    reads = taken(request)
     state = [b for b in reads if b.name in STATE]
     given = [b for b in reads if b.name in GIVEN]
-    ended = accelerations(asked.model)
+    ended = accelerations(request.model)
     if kind == STEP:
         return reads, [*_called("new", state), ended]
     if kind == BACKWARD:  # which does not run the solver
@@ -58,22 +58,22 @@ def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
     return [*reads, *_called("dot", given)], _called("new", state)
 
 
-def program(asked: Asked, dtype: str, kind: str) -> Program:
+def program(request: KernelRequest, dtype: str, kind: str) -> Program:
     """Record one step that leaves what its adjoint starts from, or that adjoint, or the step's tangents, by kind.
 
     Raises UnsupportedModel, which names the feature of the model that has no derivatives.
     """
-    m, precision = asked.model, PRECISIONS[dtype]
+    m, precision = request.model, PRECISIONS[dtype]
     if kind != STEP:
         precision = precision.differentiable
     derivatives.refuse(m)
 
     def model(params: list[Scalar], derived: list[Scalar]) -> Model:
-        return asked.columns.world(params, derived) if asked.vary else m
+        return request.columns.world(params, derived) if request.vary else m
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        pushes, params, ctrl = asked.pushes(b), b.get("params", []), b.get("ctrl", [])
-        derived = asked.columns.derive(params) if asked.vary else []
+        pushes, params, ctrl = request.pushes(b), b.get("params", []), b.get("ctrl", [])
+        derived = request.columns.derive(params) if request.vary else []
         start = State(b["qpos"], b["qvel"], usable(b[WARM]) if WARM in b else [0.0] * m.nv, b.get("act", []))
         if kind == BACKWARD:
             bars = [b.get(f"bar_{name}", []) for name in STATE]
@@ -87,7 +87,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
         new = {f"new_{name}": floats(xs) for name, xs in zip(STATE, after, strict=True) if xs}
         return new | ({} if kind == TANGENT else {"qaccs": ended})
 
-    reads, writes = _buffers(asked, kind)
+    reads, writes = _buffers(request, kind)
     try:
         return record(kind, [*reads, *writes], body, dtype, MODES[kind])
     except NotDifferentiable as error:
@@ -100,19 +100,19 @@ class StepFunction(Differentiable):
     Its kernels are built on first use.
     """
 
-    def __init__(self, asked: Asked, dtype: str, device: torch.device):
+    def __init__(self, request: KernelRequest, dtype: str, device: torch.device):
         super().__init__()
-        self._asked, self._dtype, self._device = asked, dtype, device
-        self.takes = {b.name: b.size for b in taken(asked)}
+        self._request, self._dtype, self._device = request, dtype, device
+        self.takes = {b.name: b.size for b in taken(request)}
         self.gives = [name for name in STATE if name in self.takes]
         self.made = [self.takes[name] for name in self.gives]
         self._given = [name for name in self.takes if name in GIVEN]
 
     def _build(self, kind: str) -> Pure:
-        asked, dtype = self._asked, self._dtype
-        reads, writes = _buffers(asked, kind)
-        origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary} {asked.only}")
-        recipe = Recipe(kind, (*reads, *writes), dtype, lambda: program(asked, dtype, kind), origin)
+        request, dtype = self._request, self._dtype
+        reads, writes = _buffers(request, kind)
+        origin = source.origin(request.model.digest, f"{request.inputs} {request.vary} {request.only}")
+        recipe = Recipe(kind, (*reads, *writes), dtype, lambda: program(request, dtype, kind), origin)
         return Pure(build(recipe, self._device), len(reads))
 
     def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -16,7 +16,7 @@ from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..physics import simulation
 from ..physics.algebra.spatial import Vec
-from ..physics.asked import STATE, Asked
+from ..physics.kernel_request import STATE, KernelRequest
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.model.precision import PRECISIONS
@@ -131,17 +131,18 @@ class Simulation(simulation.Simulation):
     @lasting
     def _picture(self, shot: Shot, chosen: tuple[int, ...] | None) -> Picture:
         """Make the `Picture` of this shot of the chosen worlds; None for all."""
-        asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
+        mocap = tuple(name for name in self._inputs if name in MOCAP)
+        request = KernelRequest(self.model, inputs=mocap, vary=self.vary)
 
         def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:
-            m, state = asked.world(b), {name: b[name] for name in STATE}
-            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b)), {}
+            m, state = request.world(b), {name: b[name] for name in STATE}
+            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **request.pushes(b)), {}
 
         drawn, one = (self.num_worlds if chosen is None else len(chosen)), self.dtype.itemsize
         check_memory("worlds", drawn, bytes_a_picture(self._mjmodel, shot.shape, shot.outputs, one), self.device)
         rows = None if chosen is None else torch.tensor(chosen, dtype=torch.int64, device=self.device)
         worlds = Worlds(
-            self._mjmodel, self.model, self.num_worlds, rows, asked.buffers(), {"": self._buffers}, world,
-            f"{asked.inputs} {asked.vary}",
+            self._mjmodel, self.model, self.num_worlds, rows, request.buffers(), {"": self._buffers}, world,
+            f"{request.inputs} {request.vary}",
         )  # fmt: skip
         return Picture(worlds, shot)

@@ -18,12 +18,12 @@ from ..compiler.functions import transformed
 from ..compiler.matrices import (
     Apply,
     Gather,
-    Launch,
     Loop,
     Matrix,
     Memory,
     Phase,
     Plan,
+    PlanLaunch,
     Step,
     Transpose,
     build,
@@ -31,7 +31,7 @@ from ..compiler.matrices import (
     why_no_bfloat16,
 )
 from ..compiler.matrices.kernel import lanes
-from ..networks.layers import EPS, Dense, Layout, Network, Norm
+from ..networks.layers import EPS, Dense, Network, Norm, ParameterLayout
 from ..networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs
 from ..networks.tiles import FRAMES, Scratch, zeros
 
@@ -174,7 +174,7 @@ class _Passes:
             kind = shape.activation if k < last else "none"
             layers.append(Dense(inputs, outputs, weight, bias, kind, norm=norm))
             at = end + (2 * outputs if norm else 0)
-        layout = Layout([Network(tuple(layers))], (at, 0), lanes(), rounded)
+        layout = ParameterLayout([Network(tuple(layers))], (at, 0), lanes(), rounded)
         weights = {layer.weight for layer in layers}
         self.network, self.size = layout.networks[0], layout.size + lanes()  # last biases are read as a vector
         self.places: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []  # each parameter's shape, strides, offset
@@ -190,7 +190,7 @@ class _Passes:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
-        self.launches: list[Launch] = []  # with the memory of this many threads, for one call at a time
+        self.launches: list[PlanLaunch] = []  # with the memory of this many threads, for one call at a time
         self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
@@ -283,7 +283,7 @@ class _Passes:
             "order": torch.arange(rows), "theta": self.theta,
             **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # each call has its own
         }  # fmt: skip
-        self.launches = [Launch(kernel, tensors) for kernel in self.kernels]
+        self.launches = [PlanLaunch(kernel, tensors) for kernel in self.kernels]
 
 
 _passes = functools.cache(_Passes)

@@ -7,7 +7,7 @@ work.
 """
 
 from . import on_gpu
-from .kernel import Kernel, Launch, build, can_build, why_no_bfloat16
+from .kernel import PlanKernel, PlanLaunch, build, can_build, why_no_bfloat16
 from .steps import (
     Apply,
     Call,
@@ -26,6 +26,24 @@ from .steps import (
 )
 
 __all__ = [
-    "Apply", "Call", "Gather", "Kernel", "Launch", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan",
-    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "on_gpu", "why_no_bfloat16",
+    "Apply",
+    "Call",
+    "Gather",
+    "Loop",
+    "Matrix",
+    "Memory",
+    "Multiply",
+    "Pairs",
+    "Phase",
+    "Plan",
+    "PlanKernel",
+    "PlanLaunch",
+    "Regroup",
+    "RowSums",
+    "Step",
+    "Transpose",
+    "build",
+    "can_build",
+    "on_gpu",
+    "why_no_bfloat16",
 ]  # fmt: skip

@@ -63,7 +63,7 @@ def _tiles_allowed() -> bool:
     return call(*map(ctypes.c_long, (ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA))) == 0
 
 
-def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
+def build(plan: Plan, target: cpu.Target | None = None) -> PlanKernel:
     """Return the kernel of a plan, for this processor or for the target. Code kept on disk is not made again."""
     target = target or cpu.host()
     back = cpu.back_end(target)
@@ -73,7 +73,7 @@ def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
         with progress(f"compiling the kernel {plan.name!r}"):
             return back.translate(ir)
 
-    return Kernel(plan, kept_or_made(f"{plan.name}-{back.name}", f"{back.toolchain}\n{plan.name}\n{ir}", make))
+    return PlanKernel(plan, kept_or_made(f"{plan.name}-{back.name}", f"{back.toolchain}\n{plan.name}\n{ir}", make))
 
 
 def assembly(plan: Plan, target: cpu.Target) -> str:
@@ -93,7 +93,7 @@ class _Job(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
 
 
-class Kernel:
+class PlanKernel:
     """The loaded code of a plan."""
 
     def __init__(self, plan: Plan, code: bytes):
@@ -105,14 +105,14 @@ class Kernel:
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases this many times over these tensors, by a `Launch` that is used once."""
-        Launch(self, tensors)(rounds, threads, turns)
+        """Do the plan's phases this many times over these tensors, by a `PlanLaunch` that is used once."""
+        PlanLaunch(self, tensors)(rounds, threads, turns)
 
 
-class Launch:
+class PlanLaunch:
     """A kernel and the tensors that it runs over."""
 
-    def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
+    def __init__(self, kernel: PlanKernel, tensors: Mapping[str, torch.Tensor]):
         """Take a tensor for each memory by name. The tensors must keep their addresses.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.

@@ -25,7 +25,7 @@ def translated(name: str, ir: str) -> bytes:
     return kept_or_made(f"{name}-cuda", f"{cuda.toolchain()}\n{name}\n{ir}", make)
 
 
-class Kernel:
+class GpuPlanKernel:
     """The loaded kernels of a plan, one for each launch of a round."""
 
     def __init__(self, plan: Plan, device: torch.device):
@@ -60,10 +60,10 @@ def _own_numbers(grid: Grid) -> int:
     return 0 if grid.shared else grid.blocks * grid.own
 
 
-class Launch:
+class GpuPlanLaunch:
     """Kernels and the tensors that they run over."""
 
-    def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
+    def __init__(self, kernel: GpuPlanKernel, tensors: Mapping[str, torch.Tensor]):
         """Take a tensor for each memory by name, except what blocks have of their own.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.

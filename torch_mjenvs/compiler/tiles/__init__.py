@@ -16,9 +16,20 @@ I J K blocks of rows and columns, i j k rows and columns within them
 from .blocks import SIDE, Blocks, Pattern, Places, elimination, in_tiles, large, pays
 from .factor import PIVOTS, TileFactor
 from .matrix import TileMatrix
-from .parts import Layout, Sums
+from .parts import Sums, SumsLayout
 
 __all__ = [
-    "PIVOTS", "SIDE", "Blocks", "Layout", "Pattern", "Places", "Sums", "TileFactor", "TileMatrix", "elimination",
-    "in_tiles", "large", "pays",
+    "PIVOTS",
+    "SIDE",
+    "Blocks",
+    "Pattern",
+    "Places",
+    "Sums",
+    "SumsLayout",
+    "TileFactor",
+    "TileMatrix",
+    "elimination",
+    "in_tiles",
+    "large",
+    "pays",
 ]  # fmt: skip

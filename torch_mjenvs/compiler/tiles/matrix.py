@@ -12,7 +12,7 @@ from ..expr import once
 from ..scalar import Scalar
 from .blocks import ENTRIES, SIDE, ZEROS, Blocks, Columns, Lists, Pattern, Places, Row, Tile
 from .factor import TileFactor
-from .parts import Part, Sums
+from .parts import Sums, TileTable
 from .reach import Fixed, Touched
 
 
@@ -26,7 +26,7 @@ class TileMatrix:
 
     blocks: Blocks
     columns: list[list[int]]
-    base: Part | None
+    base: TileTable | None
     diagonal: list[Scalar]
     more: list[Row]
     parts: tuple[Sums, ...] = ()
@@ -47,7 +47,7 @@ class TileMatrix:
         """Make a matrix whose entries are products of vectors: of left[i] and right[j]. columns: those of each row."""
         blocks = blocks or Blocks.of(columns)
         pattern, width = Pattern.of(columns, blocks), len(left[0])
-        before, row = Lists.of(pattern.before), Part.rows(pattern.tiles, blocks)
+        before, row = Lists.of(pattern.before), TileTable.rows(pattern.tiles, blocks)
         cuts = (blocks.cut(vectors, [0.0] * width) for vectors in (left, right))
         lefts, rights = (Array([[x for v in block for x in v] for block in cut]) for cut in cuts)
         tiles, masks = Array([ZEROS], rows=len(pattern.tiles) + 1), _masks(pattern, columns)
@@ -71,7 +71,7 @@ class TileMatrix:
 
         repeat(blocks.count, do_row, 0.0, [tiles])
         return TileMatrix(
-            blocks, columns, Part(tiles, row, left, right), [0.0] * len(columns), [{} for _ in columns]
+            blocks, columns, TileTable(tiles, row, left, right), [0.0] * len(columns), [{} for _ in columns]
         )
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class TileMatrix:
     def stored(self) -> TileMatrix:
         """Return the same with all entries but the diagonal's in an array, to be read as often as one likes."""
         assert self.base is None and not self.parts, "what has parts is stored"
-        base = Part.of(self.more, self.blocks)
+        base = TileTable.of(self.more, self.blocks)
         return TileMatrix(self.blocks, self.columns, base, self.diagonal, [{} for _ in self.more])
 
     def plus_part(self, part: Sums, columns: Sequence[Columns]) -> TileMatrix:
@@ -184,9 +184,9 @@ class TileMatrix:
 
     def _reader(self) -> Callable[[Any, Any], Tile]:
         """Return a function that reads a tile in a loop; `diagonal` has still to be added."""
-        there: list[Part | Sums] = [*([] if self.base is None else [self.base]), *self.parts]
+        there: list[TileTable | Sums] = [*([] if self.base is None else [self.base]), *self.parts]
         if any(self.more) or not there:
-            there.append(Part.of(self.more, self.blocks))
+            there.append(TileTable.of(self.more, self.blocks))
         place = Places(self.blocks.count)
 
         def tile_at(I: Any, J: Any) -> Tile:

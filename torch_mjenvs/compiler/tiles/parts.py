@@ -13,7 +13,7 @@ from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile, place_of
 
 
 @dataclass(frozen=True)
-class Part:
+class TileTable:
     """Tiles in an array, and a table of the rows in which they lie. Row 0, which is zero, is for absent tiles.
 
     left, right: the vectors of which they are products, if they are.
@@ -31,7 +31,7 @@ class Part:
         return Table([row.get((I, J), 0) for I in range(blocks.count) for J in range(I + 1)])
 
     @staticmethod
-    def of(rows: Sequence[Row], blocks: Blocks) -> Part:
+    def of(rows: Sequence[Row], blocks: Blocks) -> TileTable:
         """Return the tiles that have any entry of these rows of the lower triangle."""
         tiles: dict[tuple[int, int], Tile] = {}
         for (I, i), row in zip(blocks.of_row, rows, strict=True):
@@ -39,7 +39,7 @@ class Part:
                 J, j = blocks.of_row[column]
                 tiles.setdefault((I, J), list(ZEROS))[SIDE * i + j] = x
         held = sorted(tiles)
-        return Part(Array([ZEROS, *(tiles[x] for x in held)]), Part.rows(held, blocks))
+        return TileTable(Array([ZEROS, *(tiles[x] for x in held)]), TileTable.rows(held, blocks))
 
     def has(self, I: int, J: int) -> bool:
         """Return whether the tile is among them."""
@@ -61,8 +61,8 @@ class Part:
 class Sums:
     """Tiles to which loops add. Most are never touched, and those are neither cleared nor read.
 
-    tiles, row: as in a `Part`. touched: for each row of `tiles`, 1 if a tile has been put there; else 0, and the row is
-    unspecified.
+    tiles, row: as in a `TileTable`. touched: for each row of `tiles`, 1 if a tile has been put there; else 0, and the
+    row is unspecified.
     """
 
     tiles: Array
@@ -102,7 +102,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SumsLayout:
     """The tiles of a matrix in which loops may add up entries, and the columns of each row that have any."""
 
     blocks: Blocks
@@ -118,4 +118,4 @@ class Layout:
             return nothing
 
         repeat(touched.rows, clear, [], [touched])
-        return Sums(tiles, Part.rows(self.tiles, self.blocks), touched)
+        return Sums(tiles, TileTable.rows(self.tiles, self.blocks), touched)

@@ -15,7 +15,7 @@ from ..algebra.spatial import Vec, cross, dot, sub, sum_of
 from ..model.data import Data
 from ..model.model import Model, dofs_of, moving_body
 from .contact_force import ContactForce, Contacts, in_world
-from .limbs import Idle
+from .limbs import IdleRows
 from .rows import Hessian
 
 
@@ -68,8 +68,8 @@ class BodyContacts(Contacts):
     def acts(self) -> Mask:
         return logical_or(*(c.active for c in self.contacts))
 
-    def idle(self, m: Model) -> Idle | None:
-        return Idle.of(m, (c.dofs for c in self.contacts))
+    def idle(self, m: Model) -> IdleRows | None:
+        return IdleRows.of(m, (c.dofs for c in self.contacts))
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         for c in self.contacts:

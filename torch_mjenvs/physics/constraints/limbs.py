@@ -1,4 +1,4 @@
-"""Rows that couple limbs, in the solver's two loops: `Beside` the other rows in the first, and `Idle` in the second.
+"""Rows that couple limbs: `CouplingRows` in the first of the solver's two loops, and `IdleRows` in the second.
 
 A vector of worlds takes the first loop if limbs meet in any of its worlds, and else the second, whose Hessian has M's
 pattern: see `newton`. A world's bits must not depend on the other worlds of its vector, so both loops must round alike.
@@ -20,7 +20,7 @@ from .rows import Constraint, Hessian
 
 
 @dataclass
-class Idle(Constraint):
+class IdleRows(Constraint):
     """Stand-in for the rows that couple limbs, in the loop in which none of them acts.
 
     dofs: those whose forces the rows would change. entries: the Hessian's that they would change, as (row, column).
@@ -30,7 +30,7 @@ class Idle(Constraint):
     entries: Collection[tuple[int, int]]
 
     @classmethod
-    def of(cls, m: Model, moved: Iterable[Collection[int]]) -> Idle | None:
+    def of(cls, m: Model, moved: Iterable[Collection[int]]) -> IdleRows | None:
         """Make the stand-in for rows that each couple some dofs; None if M couples all of these, too."""
         lists = list(moved)
         entries = sorted({(u, v) for own in lists for u in own for v in own if v <= u})
@@ -49,7 +49,7 @@ class Idle(Constraint):
 
 
 @dataclass
-class Beside(Constraint):
+class CouplingRows(Constraint):
     """Rows that couple limbs, and that a stand-in may replace. Both keep the compiler from changing the code around
     them, so that this is rounded alike in either loop.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ...compiler.tiles import Layout, Sums, TileMatrix
+from ...compiler.tiles import Sums, SumsLayout, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
 from ..dynamics.inertia import Matrix, plus
@@ -31,7 +31,7 @@ class Hessian(list[Row]):
     def __init__(self, nv: int, in_tiles: bool):
         super().__init__({} for _ in range(nv))
         self.in_tiles, self.images = in_tiles, dict[int, list[Scalar]]()
-        self._parts: dict[int, tuple[Sums, Layout]] = {}
+        self._parts: dict[int, tuple[Sums, SumsLayout]] = {}
 
     def add_image(self, m: Model, d: Data, i: int, image: list[Scalar]) -> None:
         """Add the products of a spatial force with the motions of all dofs that move dof i, to its row."""
@@ -41,7 +41,7 @@ class Hessian(list[Row]):
         for j in dof_chain(m, i):
             self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
 
-    def part(self, layout: Layout) -> Sums:
+    def part(self, layout: SumsLayout) -> Sums:
         """Return the tiles of a layout, which are part of the sum; they are made, as 0, when first asked for."""
         if id(layout) not in self._parts:
             self._parts[id(layout)] = layout.zeros(), layout

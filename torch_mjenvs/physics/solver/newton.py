@@ -22,7 +22,7 @@ from ...compiler.tiles import TileMatrix, elimination, pays
 from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.friction import FrictionLoss, hold_turning
-from ..constraints.limbs import Beside, Idle
+from ..constraints.limbs import CouplingRows, IdleRows
 from ..constraints.rows import Constraint, Hessian
 from ..constraints.world_contacts import WorldContacts
 from ..dynamics.forces import applied_wrench, driving
@@ -97,7 +97,7 @@ def newton(m: Model, d: Data) -> None:
     among: Sequence[Constraint] = d.constraints
     if two_loops:
         meet = for_all(active_set([logical_or(*(c.acts for c, x in zip(among, idle, strict=True) if x))]))
-        whole = [Beside(c, x, apart()) if x else c for c, x in zip(among, idle, strict=True)]
+        whole = [CouplingRows(c, x, apart()) if x else c for c, x in zip(among, idle, strict=True)]
 
         def search_whole(_: Any, carry: list[Any]) -> list[Any]:
             a, _, *others = search(carry, whole)
@@ -119,7 +119,7 @@ def _is_small(m: Model, d: Data, inertia: Matrix, idle: Sequence[Constraint | No
     if isinstance(inertia, TileMatrix) or written > MOST_CONTACTS:
         return False
     columns = [set(own) for own in dof_columns(m)]
-    for u, v in (entry for x in idle if isinstance(x, Idle) for entry in x.entries):
+    for u, v in (entry for x in idle if isinstance(x, IdleRows) for entry in x.entries):
         columns[u].add(v)
     return not pays(columns, elimination(columns), sum(map(len, columns)))
 

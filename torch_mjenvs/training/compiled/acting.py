@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...compiler import cpu
-from ...compiler.matrices import Apply, Call, Gather, Launch, Loop, Matrix, Memory, Phase, Plan, Transpose, build
+from ...compiler.matrices import Apply, Call, Gather, Loop, Matrix, Memory, Phase, Plan, PlanLaunch, Transpose, build
 from ...compiler.program import Buffer, Program, record
 from ...networks.layers import Network
 from ...networks.tiles import FRAMES
@@ -61,7 +61,7 @@ class Acting(Networks):
         self.given = {name: rows[name] for name in ("obs", "noise", "action", "value")}
         self.given |= {"std": self.std, "order": torch.arange(FRAMES), "physics": self.physics.calls.view(-1)}
         self.kernel = build(self._plan(steps, worlds, actions))
-        self.threads, self.launch = 0, Launch(self.kernel, self.given | self.tensors(1))
+        self.threads, self.launch = 0, PlanLaunch(self.kernel, self.given | self.tensors(1))
 
     def _plan(self, steps: int, worlds: int, actions: int) -> Plan:
         def here(name: str, width: int, rows: int = 1) -> Matrix:
@@ -91,7 +91,7 @@ class Acting(Networks):
         """Make all steps. Observations are normalised by mean and variance (O,); noise is of the size exp(log_std)."""
         threads = min(torch.get_num_threads(), self.blocks) if cpu.team() else 1
         if self.threads < threads:
-            self.threads, self.launch = threads, Launch(self.kernel, self.given | self.tensors(threads))
+            self.threads, self.launch = threads, PlanLaunch(self.kernel, self.given | self.tensors(threads))
         self.follow(mean, var)
         torch.exp(log_std, out=self.std[: len(log_std)])
         with self.physics.ready(threads):

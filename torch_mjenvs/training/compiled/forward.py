@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...compiler.matrices import Apply, Gather, Launch, Loop, Matrix, Memory, Phase, Plan, Step, Transpose, build
+from ...compiler.matrices import Apply, Gather, Loop, Matrix, Memory, Phase, Plan, PlanLaunch, Step, Transpose, build
 from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import clip, sqrt
@@ -47,7 +47,7 @@ class Weights:
             "weight pairs": torch.zeros(pairs.size, dtype=torch.int32), "biases": torch.zeros(biases.size),
         }  # fmt: skip
         self.copy = torch.zeros(size)
-        self.launch = Launch(self.kernel, {"theta": self.copy, **self.tensors})
+        self.launch = PlanLaunch(self.kernel, {"theta": self.copy, **self.tensors})
 
     def refresh(self) -> None:
         """Compute `tensors`, one for each of `memories`, again if theta has been written to, which torch counts."""
@@ -171,13 +171,13 @@ class Forward(Networks):
         tensors = self.tensors(threads) | {f"out{k}": out for k, out in enumerate(outs)}
         tensors |= {"obs": torch.zeros(n, self.size), "order": torch.arange(tiles * FRAMES).clamp(max=n - 1)}
         outputs = [out[:n, :width] for out, width in zip(outs, self.outputs, strict=True)]
-        return _Batch(Launch(self.kernel, tensors), tiles, threads, outputs)
+        return _Batch(PlanLaunch(self.kernel, tensors), tiles, threads, outputs)
 
 
 class _Batch(NamedTuple):
     """A launch for observations of some number, and the outputs that it leaves."""
 
-    launch: Launch
+    launch: PlanLaunch
     tiles: int
     threads: int
     outputs: list[Tensor]

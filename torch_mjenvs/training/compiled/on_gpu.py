@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ...compiler.matrices import Matrix, Memory, Phase, Plan
-from ...compiler.matrices.on_gpu import Kernel, Launch
-from ...networks.layers import Block, Layout, Network
+from ...compiler.matrices.on_gpu import GpuPlanKernel, GpuPlanLaunch
+from ...networks.layers import Block, Network, ParameterLayout
 from ..statistics import SUMS
 from .forward import Networks
 from .losses import Loss
@@ -72,14 +72,14 @@ class Update:
         device = theta.device
         tiles = math.ceil(size / (PARTS * FRAMES))
         parts = math.ceil(size / (tiles * FRAMES))
-        layout = Layout(networks, (log_std, self.columns[1]), LANES)
+        layout = ParameterLayout(networks, (log_std, self.columns[1]), LANES)
         total = padded_size(layout.size, CHUNKS)
         group = optimizer.param_groups[0]
         self.minibatch = Minibatch(
             layout.networks, layout.others, total, self.columns, parts, tiles, loss, group["betas"], group["eps"],
             frames=FRAMES, chunks=CHUNKS,
         )  # fmt: skip
-        self.kernel = Kernel(plan_of(self.minibatch), device)
+        self.kernel = GpuPlanKernel(plan_of(self.minibatch), device)
         self.there, self.here = (x.to(device) for x in places(layout.blocks))
         self.parameters = torch.zeros(3, total, device=device)  # theta, and Adam's two moments
         self.trained = torch.zeros(total, device=device)
@@ -126,7 +126,7 @@ class Update:
             "sums": self.sums, "gradient": self.gradients, "squares": squares, "statistics": statistics,
             "order": filled, "trained": self.trained,
         }  # fmt: skip
-        Launch(self.kernel, tensors)(rounds)
+        GpuPlanLaunch(self.kernel, tensors)(rounds)
         for x, own in zip(now, self.parameters, strict=True):
             self._give(own, x)
         state["step"] += rounds
@@ -157,7 +157,7 @@ class Update:
 class _Batch(NamedTuple):
     """The kernel for some number of observations, and the numbers of its rows: beyond the last row, the last again."""
 
-    kernel: Kernel
+    kernel: GpuPlanKernel
     order: Tensor
 
 
@@ -180,7 +180,7 @@ class Forward:
         own = Memory("own", each=max(maker.scratch.size for maker in makers))
         memories = *map(Memory, ("obs", "mean", "var", "theta", *outs)), Memory("order", "l"), own
         order = torch.arange(tiles * FRAMES, device=self.theta.device).clamp(max=n - 1)
-        return _Batch(Kernel(Plan("networks", memories, tuple(phases)), self.theta.device), order)
+        return _Batch(GpuPlanKernel(Plan("networks", memories, tuple(phases)), self.theta.device), order)
 
     def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
         """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).
@@ -193,5 +193,5 @@ class Forward:
         kernel, order = self.held[n]
         tensors = {"obs": obs.contiguous(), "mean": mean, "var": var, "theta": self.theta, "order": order}
         outs = [torch.empty(len(order), -(-width // LANES) * LANES, device=obs.device) for width in self.widths]
-        Launch(kernel, tensors | {f"out{k}": out for k, out in enumerate(outs)})()
+        GpuPlanLaunch(kernel, tensors | {f"out{k}": out for k, out in enumerate(outs)})()
         return [out[:n, :width] for out, width in zip(outs, self.widths, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...compiler.matrices import Apply, Launch, Loop, Matrix, Memory, Phase, Plan, build, on_gpu
+from ...compiler.matrices import Apply, Loop, Matrix, Memory, Phase, Plan, PlanLaunch, build, on_gpu
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import select
 
@@ -43,8 +43,8 @@ class Sweep:
         step = Apply(program, tuple(map(here, sizes)), WORLDS)
         phase = Phase("block", self.turns if gpu else None, (Loop("step", steps, (step,)),))
         plan = Plan(program.name, tuple(map(Memory, sizes)), (phase,))
-        self.on_gpu = on_gpu.Launch(on_gpu.Kernel(plan, gpu), whole) if gpu else None
-        self.on_cpu = None if gpu else Launch(build(plan), whole)
+        self.on_gpu = on_gpu.GpuPlanLaunch(on_gpu.GpuPlanKernel(plan, gpu), whole) if gpu else None
+        self.on_cpu = None if gpu else PlanLaunch(build(plan), whole)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Copy inputs in, by name, and run. Returns all tensors by name, valid until the next call."""

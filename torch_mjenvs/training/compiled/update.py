@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...compiler.matrices.kernel import lanes
-from ...networks.layers import Block, Layout, Network
+from ...networks.layers import Block, Network, ParameterLayout
 from ...networks.tiles import FRAMES
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
@@ -65,7 +65,7 @@ class Update:
         tiles = math.ceil(size / (PARTS * FRAMES))
         parts = math.ceil(size / (tiles * FRAMES))
         self.share, self.mine = share, share.of(parts)
-        layout = Layout(networks, (log_std, self.columns[1]), lanes(), rounded)
+        layout = ParameterLayout(networks, (log_std, self.columns[1]), lanes(), rounded)
         self.blocks = layout.blocks
         self.copies: list[_Copies] = []  # of theta and its two moments
         total = padded_size(layout.size)

@@ -23,7 +23,7 @@ LIES_ON = 0.0888  # mjEDGE_TOL: sine up to which an edge lies on a face
 
 
 @dataclass
-class Part:
+class FaceOrEdge:
     """A face or an edge, with its number of corners. normal: of the face that it is, or lies on."""
 
     corners: Scalar
@@ -31,8 +31,8 @@ class Part:
     corner: Callable[[Any], list[Scalar]]  # from 0; those of a face are clockwise as seen from outside
 
 
-def choose_part(mask: Mask, a: Part, b: Part) -> Part:
-    return Part(
+def choose_part(mask: Mask, a: FaceOrEdge, b: FaceOrEdge) -> FaceOrEdge:
+    return FaceOrEdge(
         select(mask, a.corners, b.corners),
         choose(mask, a.normal, b.normal),
         lambda j: choose(mask, a.corner(j), b.corner(j)),
@@ -88,7 +88,7 @@ class Feature:
 
         return count_while(lambda k, _: number(k) < n, look, False, self.most)
 
-    def face(self, row: list[Scalar]) -> Part:
+    def face(self, row: list[Scalar]) -> FaceOrEdge:
         """Return the part that one of `faces` is."""
         solids, f = self.hull.solids, row[3]
         first, n = solids.faces[f, 3:]
@@ -97,7 +97,7 @@ class Feature:
             at = self.hull.vertex(solids.rims[first + number(j)])
             return at if self.disc is False else choose(self.disc, self._disc_corner(j), at)
 
-        return Part(select(self.disc, float(ROUND), n), row[:3], corner)
+        return FaceOrEdge(select(self.disc, float(ROUND), n), row[:3], corner)
 
     def _disc_corner(self, j: Any) -> list[Scalar]:
         hull = self.hull
@@ -107,7 +107,7 @@ class Feature:
         out = add_scaled(hull.centre, hull.axes[2], select(up, hull.box[2], -hull.box[2]))
         return add_scaled(add_scaled(out, hull.axes[0], x), hull.axes[1], select(up, -y, y))
 
-    def edge_on(self, other: Feature, out: Vec, asked: Mask) -> tuple[Mask, list[Scalar], Part]:
+    def edge_on(self, other: Feature, out: Vec, asked: Mask) -> tuple[Mask, list[Scalar], FaceOrEdge]:
         """Find the first edge that lies on one of the other feature's faces: a mask, the face and the edge.
 
         Faces are gone through in order, and for each of them the edges.
@@ -144,7 +144,7 @@ class Feature:
             side = add_scaled(side, across, hull.skin)
             side = add_scaled(side, axis, dot(sub(hull.centre, side), axis) - hull.box[2])
             start = choose(self.round, side, start)
-        part = Part(2.0, row[:3], lambda j: add_scaled(start, way, select(number(j) > 0.5, 1.0, 0.0)))
+        part = FaceOrEdge(2.0, row[:3], lambda j: add_scaled(start, way, select(number(j) > 0.5, 1.0, 0.0)))
         return found[0] > 0.5, row, part
 
 

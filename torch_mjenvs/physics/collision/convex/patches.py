@@ -18,7 +18,7 @@ from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from ..colliders import NEVER
-from .faces import ROUND, Feature, Part, choose_part, opposite
+from .faces import ROUND, FaceOrEdge, Feature, choose_part, opposite
 from .hull import Hull
 
 MOST = 4
@@ -90,7 +90,7 @@ def find_patch(
 
 
 def _cut_off(
-    at: Part, of: Part, both: Mask, margin: Scalar, sides: int
+    at: FaceOrEdge, of: FaceOrEdge, both: Mask, margin: Scalar, sides: int
 ) -> list[tuple[list[Scalar], Scalar, Mask, list[Scalar]]]:
     """Cut a part off at a face's sides: return up to four corners' images on the face, their distances, and masks.
 

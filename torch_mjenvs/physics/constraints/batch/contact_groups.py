@@ -22,7 +22,7 @@ from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
-from ..limbs import Idle
+from ..limbs import IdleRows
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
@@ -50,8 +50,8 @@ class ContactGroups(Constraint):
 
         return logical_or(*(fold_each(g.touching, found, [False])[0] for g in self.groups))
 
-    def idle(self, m: Model) -> Idle | None:
-        found = Idle.of(m, ([self.dofs[v] for v in own if v < len(self.dofs)] for own in self._owns()))
+    def idle(self, m: Model) -> IdleRows | None:
+        found = IdleRows.of(m, ([self.dofs[v] for v in own if v < len(self.dofs)] for own in self._owns()))
         return found and dataclasses.replace(found, dofs=self.dofs)
 
     def recomputed(self) -> ContactGroups:

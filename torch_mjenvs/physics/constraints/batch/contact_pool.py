@@ -25,7 +25,7 @@ from ....compiler.active_sets import Packed, change_each, fold_each, put_each
 from ....compiler.arrays import Array, Table
 from ....compiler.control import repeat
 from ....compiler.scalar import Mask, Scalar, select
-from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, Places, in_tiles
+from ....compiler.tiles import SIDE, Blocks, Pattern, Places, SumsLayout, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...dynamics.inertia import dof_columns
 from ...model.data import Data
@@ -88,7 +88,7 @@ class Couples:
         return rows, [float(couple * blocks.count) for couple in self.of.values]
 
 
-def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
+def layout_of(m: Model, pairs: Sequence[Pair]) -> SumsLayout:
     """Return the tiles of the Hessian in which contacts of these pairs have entries.
 
     If M is in tiles, its blocks are used. Otherwise they are those whose factorization takes the fewest products: where
@@ -111,7 +111,7 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
     for mine in moved:
         own = {blocks.of_row[v][0] for v in mine}
         tiles |= {(I, J) for I in own for J in own if J <= I}
-    return Layout(blocks, sorted(tiles), columns)
+    return SumsLayout(blocks, sorted(tiles), columns)
 
 
 @dataclass
@@ -130,7 +130,7 @@ class ContactPool(Constraint):
     condim: int
     slots: Packed
     couples: Couples
-    layout: Layout
+    layout: SumsLayout
     found: Records
     jacobian: Array
     y0: Array
@@ -344,7 +344,7 @@ def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) 
     return [_contact_pool(m, d, batches, layout) for batches in pools]
 
 
-def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: Layout) -> ContactPool:
+def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout) -> ContactPool:
     finders = [PairTables(m, d, PairBatch.of(m, list(pairs))) for pairs in batches]
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
     contacts = sorted((c for some in known for c in some), key=lambda c: (c[0].rank, c[1]))

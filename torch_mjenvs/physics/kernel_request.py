@@ -1,4 +1,4 @@
-"""`Asked`: a model, and what its kernels are to read, write and let vary."""
+"""What is asked of kernels: a model, and what they read, write and let vary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENSOR = "sensor:"  # followed by a name: an output of that sensor alone
 
 
 @dataclass(frozen=True)
-class Asked:
+class KernelRequest:
     """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary.
 
     only: of some parameters, the rows that vary (see `Columns`).
