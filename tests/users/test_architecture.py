@@ -23,7 +23,8 @@ PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {  # of physics: what meets torch and kernels
-    "asked.py", "derivatives.py", "simulation.py", "size.py", "step_function.py", "transition.py", "world_params.py",
+    "derivatives.py", "kernel_request.py", "simulation.py", "size.py", "step_function.py", "transition.py",
+    "world_params.py",
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
