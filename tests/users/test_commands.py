@@ -178,6 +178,7 @@ def test_list_tells_all_tasks(capsys):
     said = capsys.readouterr().out
     assert all(f"{env_id} " in said for env_id in task_ids()) and len(task_ids()) >= 10
     assert re.search(r"^TorchAnt-v0 +1000   6,000", said, re.M)
+    assert all(f"\n{name} " in said for name in pretrained_ids())
 
 
 def test_the_commands_are_told(capsys):

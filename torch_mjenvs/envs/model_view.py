@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import mujoco
 import numpy as np
 
+from ..physics.params import VARIABLE
 from .read_only import ReadOnlyPart, accessors, read_only
 
 # Beginnings of the names of fields that affect nothing but pictures.
@@ -66,8 +67,7 @@ def _write(name: str) -> None:
 
 def _refuse(name: str) -> NoReturn:
     short = name.rsplit(".")[-1]
-    raise ValueError(
-        f"model.{name} is read only: the kernels are made from the model already. To change a parameter, make the "
-        f"environment with vary=[{short!r}] and call set_params({{{short!r}: ...}}); to change anything else, give an "
-        "xml_file, or a task whose load() changes the model"
-    )
+    how = "To change it, give an xml_file, or a task whose load() changes the model"
+    if short in VARIABLE:
+        how = f"To change it, make the environment with vary=[{short!r}] and call set_params({{{short!r}: ...}})"
+    raise ValueError(f"model.{name} is read only: the kernels are made from the model already. {how}")

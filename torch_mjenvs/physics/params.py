@@ -15,6 +15,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import mujoco
+
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
@@ -70,7 +72,6 @@ RANGE_RULE = (
 )
 
 # Why others may not.
-_STRUCTURE = "it is structure: the code is written for it"
 REASONS = {
     "timestep": "the time step is a constant of the integrator",
     "body_subtreemass": "it follows from body_mass",
@@ -98,11 +99,17 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
         if name == "qpos_spring" and m.plastic0:
             raise ValueError("qpos_spring cannot vary: springs of the model yield, so that where they rest is state")
         if name not in VARIABLE:
-            fields = {f.name for f in dataclasses.fields(m)}
-            unknown = "the model has no parameter of this name"
-            why = REASONS.get(name, _STRUCTURE if name in fields else unknown)
+            why = REASONS.get(name) or _why_not(m, name)
             raise ValueError(f"{name!r} cannot vary: {why}. What can: {', '.join(VARIABLE)}")
     return tuple(name for name in VARIABLE if name in names)
+
+
+def _why_not(m: Model, name: str) -> str:
+    if name in {f.name for f in dataclasses.fields(m)}:
+        return "it is structure: the code is written for it"
+    if hasattr(mujoco.MjModel, name) or hasattr(mujoco.MjOption, name):
+        return "the kernels are made for the model's own"
+    return "the model has no parameter of this name"
 
 
 def vary(m: Model, values: Mapping[str, Any]) -> Model:
