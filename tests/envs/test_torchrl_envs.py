@@ -16,7 +16,17 @@ pytest.importorskip("torchrl")
 
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Bounded
-from torchrl.envs import Compose, EnvBase, GymEnv, RewardSum, StepCounter, TransformedEnv, VecNormV2, check_env_specs
+from torchrl.envs import (
+    Compose,
+    EnvBase,
+    GymEnv,
+    MultiAction,
+    RewardSum,
+    StepCounter,
+    TransformedEnv,
+    VecNormV2,
+    check_env_specs,
+)
 
 import torch_mjenvs
 from torch_mjenvs import HopperEnv, Outcome, Task, TorchRLEnv, TorchVectorEnv
@@ -458,3 +468,85 @@ def test_actions_are_repeated_up_to_an_episodes_end(native: bool) -> None:
     assert torch.stack(wanted).abs().min() > 1e-4
     with pytest.raises(ValueError, match="give action_repeat once"):
         HopperEnv(num_envs=2, action_repeat=2, pixels={"action_repeat": 2})
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_torchrls_partial_steps_leave_the_other_worlds_as_they_are(repeats: int) -> None:
+    """As TorchRL's own batches of environments do. Oracle: lone worlds, each stepped when the mask says so."""
+    whole = hopper(action_repeat=repeats, info_keys=("x_velocity",))
+    alone = [HopperEnv(num_envs=1, max_episode_steps=LIMIT, action_repeat=repeats, first_world=i) for i in range(N)]
+    for env in (whole, *alone):
+        env.set_seed(2)
+    got, lone, moves = whole.reset(), [env.reset() for env in alone], actions(whole, 2 * LIMIT)
+    masks = torch.rand(len(moves), N, generator=torch.Generator().manual_seed(1), device="cpu") < 0.7
+    ended = torch.zeros(N, dtype=torch.bool)
+    for move, mask in zip(moves, masks, strict=True):
+        mask = mask & ~ended
+        if not mask.any():
+            continue
+        velocity = got["x_velocity"]
+        stepped = whole.step(got.set("action", move).set("_step", mask.to(whole.device)))["next"]
+        for i in range(N):
+            if mask[i]:
+                lone[i] = alone[i].step(lone[i].set("action", move[i : i + 1]))["next"]
+                assert torch.equal(stepped["reward"][i], lone[i]["reward"][0])
+            else:
+                assert stepped["reward"][i] == 0 and torch.equal(stepped["x_velocity"][i], velocity[i])
+            assert torch.equal(stepped["observation"][i], lone[i]["observation"][0])
+            for flag in ("done", "terminated", "truncated"):
+                assert torch.equal(stepped[flag][i], lone[i][flag][0])
+        ended, got = stepped["done"][:, 0].cpu(), stepped
+        if ended.float().mean() > 0.7:  # begin anew some that have ended, and some that have not
+            reset = torch.arange(N) % 4 != 0
+            got = whole.reset(got.set("_reset", reset[:, None].to(whole.device)))
+            lone = [alone[i].reset() if reset[i] else lone[i] for i in range(N)]
+            ended &= ~reset
+    assert ended.any()
+
+
+def test_a_chunk_of_actions_ends_with_the_episode() -> None:
+    chunk = 4
+    env, plain = TransformedEnv(hopper(), MultiAction(stack_rewards=False, stack_observations=False)), hopper()
+    env.set_seed(3), plain.set_seed(3)
+    moves, got, expected = actions(plain, chunk * LIMIT), env.reset(), plain.reset()
+    number, seen = 0, torch.zeros(N, 1, dtype=torch.bool, device=plain.device)
+    for at in range(0, len(moves), chunk):
+        got = env.step(got.set("action", moves[at : at + chunk].transpose(0, 1)))["next"]
+        for move in moves[at : at + chunk]:
+            going = ~expected["done"][:, 0]
+            expected = plain.step(expected.set("action", move).set("_step", going))["next"]
+        torch.testing.assert_close(got["observation"], expected["observation"], rtol=0, atol=0)
+        assert torch.equal(got["terminated"], expected["terminated"]) and torch.equal(got["done"], expected["done"])
+        if (ended := got["done"]).any():
+            number, seen = number + int(ended.sum()), seen | got["terminated"]
+            got, expected = (e.reset(td.set("_reset", ended.clone())) for e, td in ((env, got), (plain, expected)))
+            torch.testing.assert_close(got["observation"], expected["observation"], rtol=0, atol=0)
+    assert number > 2 * N and seen.any()
+
+
+def test_partial_steps_keep_stacks_of_pictures() -> None:
+    env = hopper(pixels={"width": 12, "height": 10, "stack": 2})
+    first = env.rollout(3)[:, -1]["next"]
+    mask = torch.arange(N) % 2 == 0
+    second = env.step(first.clone().set("action", env.action_spec.rand()).set("_step", mask.to(env.device)))["next"]
+    same = (second["pixels"] == first["pixels"]).flatten(1).all(1).cpu()
+    assert torch.equal(same, ~mask)
+
+
+def test_partial_steps_are_refused_where_episodes_have_begun_anew() -> None:
+    env = hopper(native_autoreset=True)
+    td = env.rand_action(env.reset())
+    env.step(td.clone().set("_step", torch.ones(N, dtype=torch.bool, device=env.device)))
+    before = env.engine.state_dict()
+    with pytest.raises(ValueError, match="native_autoreset=False"):
+        env.step(td.set("_step", (torch.arange(N) > 2).to(env.device)))
+    assert all(torch.equal(x, before[name]) for name, x in env.engine.state_dict().items())
+
+
+def test_native_autoreset_blanks_nothing_in_the_last_step_of_a_rollout() -> None:
+    """As docs/torchrl.md says: TorchRL makes it by `step` alone."""
+    env = HopperEnv(num_envs=N, max_episode_steps=3, native_autoreset=True)
+    data = env.rollout(6, break_when_any_done=False)["next"]
+    assert data["done"][:, [2, 5]].all()
+    assert data["observation"][:, 2].isnan().all() and data["observation"][:, 5].isfinite().all()
+    assert torch.equal(data["observation"][:, 5], env.engine.obs)

@@ -339,24 +339,32 @@ class Engine(Varied):
             self._ahead.after_step()
 
     @exclusive
-    def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
+    def step_some(self, chosen: torch.Tensor) -> None:
+        """Step the worlds of the (N,) bool mask. The others stay as they are, but for their reward, which is 0."""
+        old = self.state_dict()
+        self.step()
+        for name, x in old.items():
+            new = self.view(name)
+            new.copy_(torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, x))
+        if self._params:
+            self._params.followed()
+        self.reward.masked_fill_(~chosen, 0)
+
+    @exclusive
+    def repeat(self, times: int, left_out: torch.Tensor | None = None) -> None:
         """Make `times` more steps with the action of the last one, and sum the rewards.
 
-        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask `begun`, whose episode began
-        in that last step.
+        Worlds whose episode has ended are not stepped, nor are those of the (N,) bool mask `left_out`.
         """
         total, still = self.reward.clone(), self.terminated | self.truncated
-        if begun is not None:
-            still |= begun
+        if left_out is not None:
+            still |= left_out
         for _ in range(times):
-            old = self.state_dict() if still.is_cuda or still.any() else {}
-            self.step()
-            for name, x in old.items():
-                new = self.view(name)
-                new.copy_(torch.where(still.view(-1, *[1] * (new.ndim - 1)), x, new))
-            if self._params:
-                self._params.followed()
-            total += torch.where(still, 0.0, self.reward)
+            if still.is_cuda or still.any():
+                self.step_some(~still)
+            else:
+                self.step()
+            total += self.reward
             still |= self.terminated | self.truncated
         self.reward.copy_(total)
 

@@ -137,16 +137,24 @@ class Pixels:
         self.stack = FrameStack(newest, options.height, options.width, options.stack)
         self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
 
-    def repeat(self, begun: torch.Tensor | None = None) -> None:
+    def repeat(self, left_out: torch.Tensor | None = None) -> None:
         """Repeat the step that the engine has made, so that there are `action_repeat` in all: see `Engine.repeat`."""
         if self.options.action_repeat > 1:
-            self.engine.repeat(self.options.action_repeat - 1, begun)
+            self.engine.repeat(self.options.action_repeat - 1, left_out)
 
-    def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
+    def draw(
+        self, begun: torch.Tensor | None = None, others: bool = True, left_out: torch.Tensor | None = None
+    ) -> None:
         """Take a picture of every world. The worlds of the (N,) bool mask begin an episode; with None, all do.
 
         others: whether worlds that begin no episode get the picture, too; False leaves their stacks as they were.
+        left_out: a mask of further worlds whose stacks stay as they were.
         """
+        if left_out is not None:
+            old = self.stack.frames.clone()
+            self.draw(begun, others)
+            self.load(torch.where(left_out[:, None, None, None], old, self.stack.frames))
+            return
         self._take()
         self._copied = None
         if begun is None:

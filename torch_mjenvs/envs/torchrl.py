@@ -217,21 +217,45 @@ class TorchRLEnv(EnvBase):
     @exclusive
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         engine = self.engine
+        chosen = self._chosen(tensordict)
+        left_out = None if chosen is None else ~chosen
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
-        engine.step()
+        if chosen is None:
+            engine.step()
+        else:
+            engine.step_some(chosen)
         if self._repeats > 1:
-            engine.repeat(self._repeats - 1)
+            engine.repeat(self._repeats - 1, left_out)
         if self._pixels:  # native_autoreset shows the beginning of the next episode
-            self._pixels.repeat()
+            self._pixels.repeat(left_out)
             begun = engine.terminated | engine.truncated if self._torchrl_native_autoreset else self._no_world
-            self._pixels.draw(begun)
+            self._pixels.draw(begun, left_out=left_out)
         terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]
+        if chosen is not None:  # the flags of a world that was reset since are those of its last step
+            stepped_or_ended = (chosen | engine.done)[:, None]
+            terminated, truncated = terminated & stepped_or_ended, truncated & stepped_or_ended
         return self._tensordict(
             reward=copied(engine.reward)[:, None],
             done=terminated | truncated,
             terminated=terminated,
             truncated=truncated,
         )
+
+    def _chosen(self, tensordict: TensorDictBase) -> torch.Tensor | None:
+        """Return the (N,) mask of TorchRL's partial steps, as `MultiAction` and `ConditionalSkip` make them, or None.
+
+        Raises ValueError for some of the worlds under `native_autoreset`, where their next episodes have begun.
+        """
+        mask: torch.Tensor | None = tensordict.get("_step", None)
+        if mask is None:
+            return None
+        mask = mask.view(self.num_envs)
+        if self._torchrl_native_autoreset and not mask.all():
+            raise ValueError(
+                "with native_autoreset=True all worlds are stepped at once, and this step is of some only (\"_step\"), "
+                "as those of TorchRL's MultiAction or ConditionalSkip: make the environment with native_autoreset=False"
+            )
+        return mask
 
     @exclusive
     def _reset(
