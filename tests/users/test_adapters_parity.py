@@ -136,6 +136,26 @@ def test_sb3_attributes_and_methods():
             call()
 
 
+def test_sb3_reads_attributes_of_wrappers_and_calls_none():
+    env = adapter("SB3VecEnv")(wrappers.NormalizeObservation(make()))
+    before = env.reset()
+    assert env.has_attr("close") and env.has_attr("reset") and env.has_attr("obs_rms") and not env.has_attr("obs_rm")
+    assert [call.__name__ for call in env.get_attr("close", [0, 2])] == ["close", "close"]
+    assert env.get_attr("render_worlds", [3]) == [env.env.unwrapped.render_worlds]
+    env.step(np.zeros((N, 3)))  # nothing was closed or begun anew
+    assert env.get_attr("obs_rms", 1) == [env.env.obs_rms] and before.shape == (N, 11)
+
+
+def test_sb3_has_pictures_beside_the_state_in_bytes():
+    env = adapter("SB3VecEnv")(make(pixels={"width": 8, "height": 8, "state": True}, dtype=torch.float32))
+    obs = env.reset()
+    assert {name: x.dtype for name, x in obs.items()} == {"state": np.float32, "pixels": np.uint8}
+    assert np.array_equal(obs["pixels"], env.env.obs["pixels"].cpu().numpy())
+    *_, infos = [env.step(np.ones((N, 3))) for _ in range(LIMIT)][-1]
+    last = [info["terminal_observation"] for info in infos if info]
+    assert last and all(env.observation_space.contains(x) for x in last)
+
+
 # -- rsl_rl and rl_games -----------------------------------------------------------------------------------------------
 
 
@@ -185,6 +205,33 @@ def test_rsl_rl_begins_anew_when_it_is_asked_to():
     env.close()
     with pytest.raises(gymnasium.error.ClosedEnvironmentError):
         env.reset()
+
+
+def test_rl_games_is_given_pictures_in_bytes():
+    """It divides by 255 what is of bytes: both when it acts, and when it learns from its buffer of bytes."""
+    env = adapter("RlGamesVecEnv")(make(pixels={"width": 8, "height": 6}), seed=3)
+    space = env.get_env_info()["observation_space"]
+    assert space.dtype == np.uint8 and space.shape == (6, 8, 3)
+    assert env.reset().dtype == torch.uint8
+    obs, *_, infos = env.step(torch.zeros(N, 3))
+    assert obs.dtype == infos["final_obs"].dtype == torch.uint8 and torch.equal(obs, env.env.obs)
+
+
+def test_rl_games_plays_a_checkpoint_of_other_worlds():
+    """Its player has one world, and hands over the state of all."""
+
+    def made(num_envs: int) -> Any:
+        env = TorchVectorEnv("Hopper", num_envs, autoreset_mode=SAME_STEP)
+        return adapter("RlGamesVecEnv")(wrappers.NormalizeObservation(env), seed=0)
+
+    many, one = made(N), made(1)
+    many.reset(), one.reset()
+    many.step(torch.zeros(N, 3))
+    before = one.env.unwrapped.state_dict()
+    with pytest.warns(UserWarning, match=f"states of {N} worlds, and here are 1"):
+        one.set_env_state(many.get_env_state())
+    assert all(torch.equal(x, before[name]) for name, x in one.env.unwrapped.state_dict().items())
+    assert torch.equal(one.env.obs_rms.mean, many.env.obs_rms.mean)
 
 
 def test_rl_games_finds_a_task_by_its_name_and_keeps_its_state():
@@ -247,6 +294,26 @@ def test_tianshou_resets_with_seeds_and_says_what_it_has():
     env.close()
     with pytest.raises(AssertionError, match="after close"):
         env.step(np.zeros((N, 3)))
+
+
+def test_a_step_that_tianshou_is_refused_changes_nothing():
+    env = adapter("TianshouVectorEnv")(make(DISABLED, max_episode_steps=1))
+    env.reset()
+    env.step(np.zeros((N, 3)))
+    before = env.env.state_dict()
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(np.zeros((3, 3)), [0, 1, 2])
+    assert all(torch.equal(x, before[name]) for name, x in env.env.state_dict().items())
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(np.zeros((1, 3)), [3])
+
+
+def test_tianshou_reads_attributes_and_calls_none():
+    env = adapter("TianshouVectorEnv")(make(DISABLED))
+    assert [call.__name__ for call in env.get_env_attr("render", [0, 1])] == ["render", "render"]
+    assert env.get_env_attr("render_worlds", 2) == [env.env.render_worlds]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        env.get_env_attr("nothing")
 
 
 def test_tianshou_leaves_worlds_that_have_ended_as_they_are():

@@ -12,6 +12,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ..envs.layers import layers, refuse_arrays
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import Parts
 from ..envs.spaces import parts_of
@@ -25,13 +26,28 @@ def bare(env: VectorEnv) -> TorchVectorEnv:
     return inner
 
 
+def attributes(env: VectorEnv, name: str, worlds: Sequence[int]) -> list[Any]:
+    """Return an attribute of the outermost layer that has it, a value for each of these worlds.
+
+    A tensor with a row for each world gives its rows; anything else is shared. Raises AttributeError if no layer has
+    it.
+    """
+    for layer in layers(env):
+        if name in vars(layer) or hasattr(type(layer), name):
+            value = getattr(layer, name)
+            of_worlds = isinstance(value, torch.Tensor) and value.ndim > 0 and len(value) == env.num_envs
+            return [value[i] if of_worlds else value for i in worlds]
+    raise AttributeError(f"{type(env.unwrapped).__name__} has no attribute {name!r}, nor has a wrapper of it")
+
+
 def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
-    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False.
+    """Raise TypeError unless `env` is a `TorchVectorEnv` that gives tensors, ValueError for another autoreset mode or copy=False.
 
     A mode of None allows any.
     """
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
+    refuse_arrays(env, adapter)
     if mode is not None and env.unwrapped.autoreset_mode is not mode:
         raise ValueError(f"{adapter} needs an environment made with autoreset_mode={mode.value!r}")
     if not env.unwrapped.copy:

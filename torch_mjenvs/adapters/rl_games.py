@@ -5,6 +5,7 @@ N worlds (rl_games' actors), D numbers in an observation, A numbers in an action
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,8 @@ class RlGamesVecEnv(IVecEnv):
         return spaces | ({"state_space": self._groups.space("critic")} if self._groups.there else {})
 
     def _given(self, obs: Any) -> Any:
-        rows = {name: x.float() for name, x in self._groups.rows(obs).items()}
+        # Bytes stay bytes, as the space says: rl_games divides pictures by 255 then, and only then.
+        rows = {name: x if x.dtype == torch.uint8 else x.float() for name, x in self._groups.rows(obs).items()}
         if not self._groups.there:
             return rows["policy"]
         return {"obs": self._groups.of("policy", rows), "states": self._groups.of("critic", rows)}
@@ -102,9 +104,30 @@ class RlGamesVecEnv(IVecEnv):
         return state
 
     def set_env_state(self, env_state: dict[str, torch.Tensor] | None) -> None:
-        """Continue from the state in a checkpoint; None, from a checkpoint without one, changes nothing."""
-        if env_state is not None:
-            self.env.load_state_dict(env_state)  # type: ignore[attr-defined]
+        """Continue from the state in a checkpoint; None, from a checkpoint without one, changes nothing.
+
+        A state of another number of worlds, as when a player's one world shows a policy of many, changes nothing but
+        what wrappers learnt of all worlds, such as means of observations. A warning says so.
+        """
+        if env_state is None:
+            return
+        worlds = next(len(x) for name, x in env_state.items() if name.endswith("qpos"))
+        if worlds != self._bare.num_envs:
+            warnings.warn(
+                f"the checkpoint has the states of {worlds} worlds, and here are {self._bare.num_envs}, which go on "
+                "with their own episodes",
+                stacklevel=2,
+            )
+            env_state = self._own_worlds_in(env_state)
+        self.env.load_state_dict(env_state)  # type: ignore[attr-defined]
+
+    def _own_worlds_in(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return a state in which everything that has a row for each world is this environment's own."""
+        own, of_worlds = self.get_env_state(), self._bare.state_dict()
+        return {
+            name: x if name.replace("env.", "") in of_worlds or state[name].shape != x.shape else state[name]
+            for name, x in own.items()
+        }
 
     def render(self, **options: Any) -> Any:
         """Return a picture of each of the environment's `render_worlds`."""

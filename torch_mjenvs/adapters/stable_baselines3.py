@@ -17,10 +17,11 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
+from ..envs.layers import layers
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import mapped
-from ..envs.spaces import each_box, parts_of
-from .common import bare, check, check_bounded, dicts, warn_off_centre
+from ..envs.spaces import each_box, in_dtypes_of, parts_of
+from .common import attributes, bare, check, check_bounded, dicts, warn_off_centre
 
 Indices = int | Iterable[int] | None
 
@@ -71,7 +72,7 @@ class SB3VecEnv(VecEnv):
     def _to_numpy(self, obs: Any) -> Any:
         """Return observations as NumPy arrays, by name if they have names; of groups, what the policy sees."""
         rows: torch.Tensor = self._parts.join(obs[POLICY] if self._group else obs)
-        return self._shown.split(rows.cpu().numpy())
+        return in_dtypes_of(self.observation_space, self._shown.split(rows.cpu().numpy()))
 
     def reset(self) -> Any:
         """Start new episodes in all worlds, and return their observations, (N, D) or by name."""
@@ -117,9 +118,12 @@ class SB3VecEnv(VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """Return an attribute of some worlds, a value for each, as `TorchVectorEnv.get_attr` does for all."""
-        values = self._bare.get_attr(attr_name)
-        return [values[i] for i in self._get_indices(indices)]
+        """Return an attribute of the environment or of a wrapper, a value for each of some worlds.
+
+        Of a tensor (N, ...) it is the world's row. A method is returned, not called. Raises AttributeError if there is
+        none of this name.
+        """
+        return attributes(self.env, attr_name, list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
         """Set an attribute, as `TorchVectorEnv.set_attr`. Raises ValueError for some of the worlds alone."""
@@ -139,10 +143,8 @@ class SB3VecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Indices = None) -> list[bool]:
         """Say, for each of some worlds, whether a wrapper of this class is around the environment."""
-        layer: Any = self.env
-        while not isinstance(layer, wrapper_class) and layer is not self._bare:
-            layer = layer.env
-        return [isinstance(layer, wrapper_class) for _ in self._get_indices(indices)]
+        there = any(isinstance(layer, wrapper_class) for layer in layers(self.env))
+        return [there for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """Return a picture of each of the environment's `render_worlds`."""

@@ -14,9 +14,10 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from tianshou.env.venvs import BaseVectorEnv
 
+from ..envs.layers import layers
 from ..envs.parts import mapped
 from ..envs.wrappers import TorchVectorWrapper
-from .common import bare, box, check, check_bounded, dicts
+from .common import attributes, bare, box, check, check_bounded, dicts
 
 Ids = int | Sequence[int] | np.ndarray | None
 SINGLE = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
@@ -53,14 +54,12 @@ class TianshouVectorEnv(BaseVectorEnv):
         self.ready_id = list(range(self.env_num))
 
     def _refuse_what_keeps(self) -> None:
-        layer: Any = self.env
-        while layer is not self._bare:
-            if not isinstance(layer, TorchVectorWrapper) or layer._state():
+        for layer in layers(self.env):
+            if layer is not self._bare and (not isinstance(layer, TorchVectorWrapper) or layer._state()):
                 raise TypeError(
                     f"{type(layer).__name__} keeps something of every world, and Tianshou steps some of them alone: "
                     "put Tianshou's own wrapper around the adapter instead"
                 )
-            layer = layer.env
 
     def reset(self, env_id: Ids = None, **kwargs: Any) -> tuple[np.ndarray, Any]:
         """Start new episodes in some worlds, or all; with `seed`, one seed for each of them.
@@ -107,7 +106,12 @@ class TianshouVectorEnv(BaseVectorEnv):
         before = None if len(ids) == self.env_num else bare.state_dict()
         if before is not None:
             engine.done.masked_fill_(~mask, False)  # worlds that are left out may have ended, and stay ended
-        *results, info = self.env.step(actions)
+        try:
+            *results, info = self.env.step(actions)
+        except BaseException:
+            if before is not None:
+                engine.done.copy_(before["done"].view_as(engine.done))
+            raise
         if before is not None:
             after = bare.state_dict()
             for name, x in after.items():
@@ -133,12 +137,12 @@ class TianshouVectorEnv(BaseVectorEnv):
         return [None if x is None else [x] for x in seeds]
 
     def get_env_attr(self, key: str, id: Ids = None) -> list[Any]:
-        """Return an attribute of some worlds, as `TorchVectorEnv.get_attr`; a space is that of one world."""
+        """Return an attribute of some worlds, a value for each: of a tensor (N, ...) its row.
+
+        A space is that of one world; a method is returned, not called.
+        """
         self._assert_is_not_closed()
-        if key in SINGLE:
-            return [getattr(self.env, SINGLE[key])] * len(self._chosen(id)[0])
-        values = self._bare.get_attr(key)
-        return [values[i] for i in self._chosen(id)[0]]
+        return attributes(self.env, SINGLE.get(key, key), self._chosen(id)[0].tolist())
 
     def set_env_attr(self, key: str, value: Any, id: Ids = None) -> None:
         """Set an attribute, as `TorchVectorEnv.set_attr`. Raises ValueError for some of the worlds alone."""

@@ -33,6 +33,10 @@ class Draw:
         """Return the parameter's number x, changed by the drawn number `by`."""
         raise NotImplementedError
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the draw in a form that JSON can hold, and `as_draws` takes."""
+        return {"draw": type(self).__name__, "low": self.low, "high": self.high, "together": self.together}
+
     def bounds(self, name: str, shape: tuple[int, ...]) -> tuple[list[float], list[float]]:
         """Return `low` and `high` for each number of a parameter. Raises ValueError if they do not fit."""
         try:
@@ -86,10 +90,15 @@ def as_draws(randomize: Mapping[str, Any] | None) -> dict[str, Draw]:
     out = {}
     for name, x in randomize.items():
         pair = isinstance(x, (tuple, list)) and len(x) == 2 and all(isinstance(y, (int, float)) for y in x)
+        if isinstance(x, Mapping) and x.keys() == {"draw", "low", "high", "together"} and x["draw"] in KINDS:
+            x = KINDS[x["draw"]](x["low"], x["high"], x["together"])
         if not (pair or isinstance(x, Draw)):
             raise TypeError(f"randomize {name!r}: (low, high) to multiply by, Scale, Shift or Uniform, not {x!r}")
         out[name] = Scale(*x) if pair else x
     return out
+
+
+KINDS: dict[str, type[Draw]] = {kind.__name__: kind for kind in (Scale, Shift, Uniform)}
 
 
 def _frozen(x: Any) -> Any:

@@ -63,6 +63,8 @@ class TorchEnv(gymnasium.Env):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
+        if wrong := sorted(task_arguments.keys() & (ARGUMENTS - {"task"})):
+            raise TypeError(f"{wrong} are arguments of gymnasium.make_vec, also for one world (num_envs=1)")
         made, form = make_task(task, task_arguments, ARGUMENTS), as_form(observation)
         self.engine = engine = Engine(
             made,

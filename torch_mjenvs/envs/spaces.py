@@ -53,6 +53,18 @@ def boxes(space: gymnasium.Space[Any]) -> list[Box]:
     return [space]
 
 
+def in_dtypes_of(space: gymnasium.Space[Any], tree: Tree) -> Tree:
+    """Return observations, tensors or arrays, in the dtypes of their space.
+
+    They lose them in a row of numbers: the bytes of pictures beside a state become floating-point numbers there.
+    """
+    if isinstance(space, Dict):
+        return {name: in_dtypes_of(inside, tree[name]) for name, inside in space.items()}
+    if isinstance(tree, np.ndarray):
+        return tree.astype(space.dtype, copy=False)
+    return tree.to(torch.from_numpy(np.empty(0, space.dtype)).dtype)
+
+
 def parts_of(space: gymnasium.Space[Any]) -> Parts:
     """Return the parts that observations of this space consist of; of a space without names, one."""
     return Parts(_shapes(space))

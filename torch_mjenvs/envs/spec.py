@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
+from .randomization import Draw
+
 
 def telling(spec: EnvSpec | None, **truths: Any) -> EnvSpec | None:
     """Return the spec that `make` or `make_vec` hands over, with arguments that JSON can hold, and these fields
@@ -28,4 +30,8 @@ def _plain(x: Any) -> Any:
         return str(x)
     if isinstance(x, Enum):
         return x.value
+    if isinstance(x, Draw):
+        return x.as_json()
+    if isinstance(x, dict):
+        return {name: _plain(y) for name, y in x.items()}
     return x.item() if isinstance(x, np.generic) else x

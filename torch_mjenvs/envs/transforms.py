@@ -25,7 +25,7 @@ from ..checks import as_count, as_seeds, as_tensor
 from .engine import draw_seed, mark_static_address, wrap64
 from .parts import mapped
 from .rollout import Observations, Step
-from .spaces import boxes, by_alphabet, each_box, parts_of
+from .spaces import boxes, by_alphabet, each_box, in_dtypes_of, parts_of
 from .wrappers import TorchVectorWrapper, without_bounds
 
 Seed = int | Sequence[int | None] | None
@@ -192,7 +192,8 @@ class FrameStackObservation(_Observations):
         return self._shown(obs), reward, terminated, truncated, info
 
     def _shown(self, obs: Observations) -> Observations:
-        return self._parts.split(self._frames.clone())
+        shown: Observations = in_dtypes_of(self.single_observation_space, self._parts.split(self._frames.clone()))
+        return shown
 
     def _state(self) -> dict[str, torch.Tensor]:
         return {"frames": self._frames}

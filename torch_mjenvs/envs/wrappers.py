@@ -29,6 +29,7 @@ from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
 from .entries import END, MEAN, REWARD
 from .episode_log import EpisodeMeans, of_last_step
+from .layers import refuse_arrays
 from .rollout import Observations, Policy, Rollout, Step
 from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
@@ -37,7 +38,8 @@ from .vector_env import TorchVectorEnv
 class TorchVectorWrapper(VectorWrapper):
     """Base of the wrappers here. `state_dict` and `load_state_dict` include whatever they wrap.
 
-    Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`.
+    Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`, and for one whose wrappers
+    make arrays of its tensors.
     """
 
     @lasting
@@ -45,6 +47,7 @@ class TorchVectorWrapper(VectorWrapper):
         super().__init__(env)
         if not isinstance(env.unwrapped, TorchVectorEnv):
             raise TypeError(f"{type(self).__name__} goes around a TorchVectorEnv, not around {env.unwrapped}")
+        refuse_arrays(env, type(self).__name__)
         self.device, self._lock = env.unwrapped.device, env.unwrapped._lock
         self._dtype, self._mode = env.unwrapped.dtype, env.unwrapped.autoreset_mode
         self._same_step = self._mode is AutoresetMode.SAME_STEP
@@ -302,6 +305,14 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         """
         super().load_state_dict(state)
         self.episode_start_times.add_(time.perf_counter())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for `copy.deepcopy` and pickle, with start times counted from now."""
+        return vars(self) | {"episode_start_times": self.episode_start_times - time.perf_counter()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.episode_start_times = mark_static_address(self.episode_start_times + time.perf_counter())
 
 
 class LogEpisodes(TorchVectorWrapper):
