@@ -521,8 +521,8 @@ class Episode:
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            self.contract.reset(self.before_first(rng))
-            found.append(self.find_layout(rng, *(b[name] for name in sizes)))
+            Contract(self.task, m, twice=True).reset(self.before_first(rng))
+            found.append(self.find_layout(rng, *(b[name] for name in sizes), twice=True))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
@@ -530,10 +530,10 @@ class Episode:
 
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar],
+        remembered: list[Scalar], twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
-        """Run all of the task's functions once, and return the layout that their results have."""
-        m, contract = self.model, self.contract
+        """Run all of the task's functions once, or twice, and return the layout that their results have."""
+        m, contract = self.model, Contract(self.task, self.model, twice)
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, act, rng)
         before.memory = by_name(memory, remembered)

@@ -241,7 +241,8 @@ class Task:
             return
         owner = next((kind for kind in type(self).__mro__ if of.name in vars(kind)), None)
         value = of.default if owner is None else vars(owner)[of.name]
-        if value is of.default or (type(value) is type(of.default) and value == of.default) or hasattr(value, "__get__"):
+        same = value is of.default or (type(value) is type(of.default) and value == of.default)
+        if same or hasattr(value, "__get__"):  # a property, or a slot
             return
         assert owner is not None
         kind = of.type.__name__ if isinstance(of.type, type) else str(of.type)

@@ -52,8 +52,8 @@ class Element:
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(
-            f"{self._kind} {self.name!r}: {name} cannot be set here. Parameters are changed by set_params, or in a task "
-            "by what `randomize` returns, or `reset` in a Start(parameters=...)"
+            f"{self._kind} {self.name!r}: {name} cannot be set here. Parameters are changed by set_params, or in a "
+            "task by what `randomize` returns, or `reset` in a Start(parameters=...)"
         )
 
     def __index__(self) -> int:
