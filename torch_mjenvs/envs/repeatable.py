@@ -64,6 +64,10 @@ def alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
             if x.op != y.op or len(x.args) != len(y.args):
                 return False
             left += zip(x.args, y.args, strict=True)
-        elif isinstance(x, Expr) or isinstance(y, Expr) or (isinstance(x, (int, float, str)) and x != y and not (x != x and y != y)):
+        elif isinstance(x, Expr) or isinstance(y, Expr) or not _equal(x, y):
             return False
     return True
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return not isinstance(x, (int, float, str)) or x == y or (x != x and y != y)
