@@ -115,7 +115,8 @@ class Flat(SubTerrain):
 class RandomUniform(SubTerrain):
     """Rough ground: points have random elevations, from `amplitude_range` or, as in Isaac Lab, from `noise_range`.
 
-    amplitude_range: a at difficulty 0 and at 1, metres; (0.02, 0.10). Elevations are from -a to a. Not Isaac Lab's.
+    amplitude_range: amplitude a at difficulty 0 and at 1, metres; (0.02, 0.10). Elevations are from -a to a. This
+        field is not Isaac Lab's.
     noise_range: the least and the greatest elevation, metres, at every difficulty, in place of `amplitude_range`; None.
     noise_step: distance between possible elevations, metres; 0.01. They begin at the least of `noise_range`; for an
         amplitude the distance is changed so that they end at -a and a.
@@ -193,7 +194,7 @@ class PyramidStairs(SubTerrain):
     """Stairs from all sides up to a platform in the middle, or down to it if `inverted`. The first is at the border.
 
     step_height_range: height of a step at difficulty 0 and at 1, metres; (0.05, 0.23). Negative steps go down.
-    step_width: depth of a step from edge to edge, metres; 0.3.
+    step_width: distance from one step's edge to the next's, metres; 0.3.
     platform_width: side of the square platform, metres; 2. It is larger where no whole step fits.
     inverted: whether stairs go down to the platform; False.
     """
@@ -221,7 +222,7 @@ class PyramidStairs(SubTerrain):
 class DiscreteObstacles(SubTerrain):
     """Boxes and pits at random places, on level ground with a platform in the middle.
 
-    obstacle_height_range: h at difficulty 0 and at 1, metres; (0.05, 0.2). Elevations are -h, -h/2, h/2 or h.
+    obstacle_height_range: height h at difficulty 0 and at 1, metres; (0.05, 0.2). Elevations are -h, -h/2, h/2 or h.
     obstacle_width_range: the least and the greatest side, metres, at every difficulty; (0.4, 1.2). The two sides of an
         obstacle are drawn each for itself.
     num_obstacles: how many there are in a cell; 40. They may overlap.
@@ -299,7 +300,7 @@ class SteppingStones(SubTerrain):
 class Wave(SubTerrain):
     """Waves along both sides. They rise to their full height within a metre of the border.
 
-    amplitude_range: a at difficulty 0 and at 1, metres; (0.02, 0.2). Elevations are from -a to a.
+    amplitude_range: amplitude a at difficulty 0 and at 1, metres; (0.02, 0.2). Elevations are from -a to a.
     num_waves: waves along each side of a cell; 2.
     """
 
@@ -323,7 +324,7 @@ class Gap(SubTerrain):
 
     gap_width_range: width of the trench at difficulty 0 and at 1, metres; (0.2, 0.8). Below half of the generator's
         `horizontal_scale` there is none, else it is at least 2 of them wide.
-    gap_depth: depth of the trench, metres, so it is positive; 1. Not Isaac Lab's, whose trench is 1 m deep.
+    gap_depth: depth of the trench, metres, so it is positive; 1. This field is not Isaac Lab's.
     platform_width: side of the square platform, metres; 2.
     """
 
