@@ -530,7 +530,7 @@ class Episode:
 
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar], twice: bool = False,
+        remembered: list[Scalar], *, twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
         """Run all of the task's functions once, or twice, and return the layout that their results have."""
         m, contract = self.model, Contract(self.task, self.model, twice)
