@@ -282,6 +282,21 @@ def test_calls_to_compare_draw_the_same_and_leave_no_trace():
     assert torch.equal(*seen) and (seen[0][:, 1] > 0).all()
 
 
+def test_attempts_draw_from_what_they_are_given():
+    def reset(m, rng):
+        return rng.draw_until(lambda r: [rng.uniform(-1.0, 1.0), 0.0], lambda q: q[0] > 0.0), [0.0, 0.0]
+
+    with pytest.raises(ValueError, match=r"draw from those, .*not from the generator outside"):
+        TorchVectorEnv(Broken(functions={"reset": reset}), 2)
+
+
+@pytest.mark.parametrize("read", [lambda memory: memory["phase"], lambda memory: memory.get("phase", 0.0)])
+def test_the_memory_after_a_step_cannot_be_read_before_it_is_made(read):
+    functions = {"remember": lambda m, before, action, after: {"phase": read(after.memory)}}
+    with pytest.raises(KeyError, match=r"memory 'phase': after a step it is .*\. Read before\.memory"):
+        TorchVectorEnv(Broken(functions=functions), 2)
+
+
 @pytest.mark.parametrize(
     ("read", "said"),
     [

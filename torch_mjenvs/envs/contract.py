@@ -29,7 +29,7 @@ from .entries import OWN_INFO, OWN_REASONS
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
 from .repeatable import called_twice
-from .task_view import copy_for_task
+from .task_view import NotThere, copy_for_task
 from .tasks.base import Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
@@ -159,7 +159,8 @@ class Contract:
 
     def remember(self, widths: Widths, before: World, action: list[Scalar], after: World) -> list[Scalar]:
         """Return the memory after a step: that before it, with what the task's `remember` changes."""
-        returned = self.call("remember", before, action, after)
+        unknown = NotThere("after a step it is what `remember` returns. Read before.memory")
+        returned = self.call("remember", before, action, replace(after, memory=unknown))
         return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
     def changed(self, function: str, widths: Widths, values: list[Scalar], returned: Any) -> list[Scalar]:

@@ -32,7 +32,7 @@ from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
-from .task_view import copy_for_task
+from .task_view import NotThere, copy_for_task
 from .tasks.base import Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
@@ -192,7 +192,7 @@ class Episode:
         Raises ValueError if the task's `reset` gives more than these.
         """
         world = self.before_first(random(b, number, RESET))
-        world.memory = {}
+        world.memory = NotThere("with resets_ahead, a reset is computed before the episode before it has ended")
         start = self.contract.reset(world)
         if start.memory or start.parameters:
             text = "must give positions, velocities and activations alone where the task has resets_ahead"

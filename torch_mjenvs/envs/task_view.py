@@ -34,11 +34,26 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
         return [copied(y, leaf) for y in x]
     if isinstance(x, tuple):
         return tuple(copied(y, leaf) for y in x)
+    if isinstance(x, NotThere):
+        return x
     if isinstance(x, dict):
         return {name: copied(y, leaf) for name, y in x.items()}
     if isinstance(x, SensorData):
         return x.copy()
     return leaf(x)
+
+
+class NotThere(dict[str, Any]):
+    """A memory that cannot be read, since it does not exist yet. Reading raises KeyError, which says why."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"memory {name!r}: {self.why}")
+
+    def get(self, name: str, default: Any = None) -> NoReturn:
+        self.__missing__(name)
 
 
 class Rows(list[Any]):
