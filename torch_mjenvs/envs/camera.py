@@ -18,6 +18,7 @@ from gymnasium import logger
 
 from .engine import Engine
 from .frames import OUTPUTS, Frames, UnsupportedModel
+from .tasks.base import HELD
 
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # width and height of a frame in pixels, as in gymnasium.envs.mujoco
@@ -120,6 +121,9 @@ class Camera:
             for body in (model.body_mocapid >= 0).nonzero()[0]:
                 data.mocap_pos[model.body_mocapid[body]] = model.body_pos[body]
                 data.mocap_quat[model.body_mocapid[body]] = model.body_quat[body]
+            for name, x in engine.kept(world, 0.0).items():
+                if name in HELD:
+                    getattr(data, name)[:] = x
             mujoco.mj_forward(model, data)
             yield renderer
         finally:

@@ -22,18 +22,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compiler.expr import refused_questions, type_of
-from ..compiler.scalar import Mask, Scalar, logical_or
+from ..compiler.scalar import Mask, Scalar, logical_or, select
 from ..physics.model.model import Model
+from ..physics.model.named import find
 from ..physics.params import as_rows, check_names, leaves
 from .entries import OWN_INFO, OWN_REASONS
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
 from .repeatable import called_twice
 from .task_view import NotThere, copy_for_task
-from .tasks.base import Control, Outcome, Start, Task, World
+from .tasks.base import HELD, Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
+Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps: numbers by field and place
 Widths = dict[str, int]  # lengths of named lists; 0 for a single number
 
 
@@ -46,6 +48,7 @@ class Placed(NamedTuple):
     act: list[Scalar]
     memory: Named
     parameters: dict[str, list[Scalar]]
+    held: Held
 
 
 RECORDED = (
@@ -151,7 +154,32 @@ class Contract:
             self.numbers("reset", [0.0] * m.na if returned.act is None else returned.act, "act", m.na),
             memory,
             parameters,
+            self.held("reset", returned),
         )
+
+    def held(self, function: str, given: Start | Control) -> Held:
+        """Return the inputs that a world keeps of what a task gives, by field and by place in the flat field."""
+        m, found = self.model, Held()
+        for name, width in HELD.items():
+            for which, x in getattr(given, name).items():
+                what = f"{name}[{which!r}]"
+                if name not in self.task.inputs:
+                    raise self.error(function, ValueError, f"{name}: the task's `inputs` does not name it")
+                try:
+                    i = find("equality", m.eq_names, which) if name == "eq_active" else m.body(which).id
+                except (KeyError, IndexError) as error:
+                    raise self.error(function, ValueError, f"{what}: {error.args[0]}") from None
+                if name != "eq_active":
+                    i = m.body_mocapid[i]
+                    if i < 0:
+                        raise self.error(function, ValueError, f"{what}: the body is none with mocap='true'")
+                    values = self.numbers(function, x, what)
+                    if len(values) != width:
+                        raise self.error(function, ValueError, f"{what} is {counted(len(values))}, and must be {width}")
+                else:
+                    values = [self.number(function, select(x, 1.0, 0.0) if is_mask(x) else x, what)]
+                found.setdefault(name, {}).update({width * i + k: y for k, y in enumerate(values)})
+        return found
 
     def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
@@ -174,11 +202,11 @@ class Contract:
                 raise self.error(function, ValueError, what)
         return flatten(widths, declared | found)
 
-    def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
-        """Return ctrl (nu), and pushes, as the physics takes them; the push "qvel" is a kick."""
+    def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held]:
+        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept; the push "qvel" is a kick."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
-            return self.numbers("control", returned, "ctrl", m.nu), {}
+            return self.numbers("control", returned, "ctrl", m.nu), {}, {}
         pushes: dict[str, Any] = {}
         for name in ("qfrc_applied", "qvel"):
             if (given := getattr(returned, name)) is not None:
@@ -192,7 +220,7 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
-        return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes
+        return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes, self.held("control", returned)
 
     @property
     def controls(self) -> bool:

@@ -34,7 +34,7 @@ from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
 from .step_gradient import StepGradient
-from .tasks.base import Task, copy_of
+from .tasks.base import HELD, Task, copy_of
 
 __all__ = ["COLUMNS", "Engine", "copied", "draw_seed", "mark_static_address", "named_columns"]
 
@@ -221,7 +221,7 @@ class Engine(Varied):
         found = dict(zip(self.layout.kept, parts, strict=True))
         if "history" in found:
             found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
-        return found
+        return {name: x.reshape(-1, HELD[name]) if HELD.get(name, 1) > 1 else x for name, x in found.items()}
 
     @property
     def act(self) -> torch.Tensor:

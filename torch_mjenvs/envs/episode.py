@@ -27,13 +27,13 @@ from ..physics.model.state import State
 from ..physics.params import VARIABLE, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
-from .contract import Contract, Named, Placed, Verdict, by_name, flatten
+from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
-from .tasks.base import Task, World
+from .tasks.base import HELD, Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -49,6 +49,11 @@ def random(b: Buffers, number: Word, what: Word) -> Random:
 def is_bad(xs: list[Scalar]) -> Mask:
     """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
+
+
+def flat(by_name: Mapping[str, list[Scalar]]) -> list[Scalar]:
+    """Return lists by name as one list."""
+    return [x for part in by_name.values() for x in part]
 
 
 def is_known(x: Task | Draw) -> bool:
@@ -173,7 +178,8 @@ class Episode:
         drawn = self.of_world(params, derived)
         start = drawn.start(b, number)
         own = drawn.with_parameters(start.parameters)
-        episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, start.memory)
+        kept = own.with_held(flat(own.initial_kept), start.held)
+        episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, kept, start.memory)
         episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
 
@@ -184,7 +190,7 @@ class Episode:
         known, m, ahead = b["next_episode"][0], self.model, b["next_start"]  # known counts from 1: 0 is none
         missing = logical_or(known < number + 1, known > number + 1)
         start = when_any(missing, lambda _: self.start_ahead(b, number), ahead)
-        return Placed(start[: m.nq], start[m.nq : m.nq + m.nv], start[m.nq + m.nv :], {}, {})
+        return Placed(start[: m.nq], start[m.nq : m.nq + m.nv], start[m.nq + m.nv :], {}, {}, {})
 
     def start_ahead(self, b: Buffers, number: Word) -> list[Scalar]:
         """Return positions, velocities and activations with which the episode of this number begins.
@@ -194,7 +200,7 @@ class Episode:
         world = self.before_first(random(b, number, RESET))
         world.memory = NotThere("with resets_ahead, a reset is computed before the episode before it has ended")
         start = self.contract.reset(world)
-        if start.memory or start.parameters:
+        if start.memory or start.parameters or start.held:
             text = "must give positions, velocities and activations alone where the task has resets_ahead"
             raise self.contract.error("reset", ValueError, text)
         return start.qpos + start.qvel + start.act
@@ -206,11 +212,11 @@ class Episode:
         qpos: list[Scalar],
         qvel: list[Scalar],
         act: list[Scalar],
+        kept: list[Scalar],
         placed: Named | None = None,
     ) -> EpisodeState:
         """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
-        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
-        kept: list[Scalar] = [x for initial in self.model.kept0.values() for x in initial]
+        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN), kept if self.held else ())
         memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.observe(world, None)
@@ -241,7 +247,7 @@ class Episode:
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, {}, data, rng, act, self)
+        return World(qpos, qvel, {}, data, rng, act, self, kept)
 
     def put(
         self,
@@ -259,14 +265,16 @@ class Episode:
         for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
                 raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
-        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng))
+        kept = self.begun_anew(world._kept)
+        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng, kept))
         return replace(found, memory=world.memory)
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World:
         """Return this world after substeps of physics, as `World.settled` does."""
         m = self.model
         begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
-        end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision)
+        pushes = self.held_by_name(self.begun_anew(world._kept))
+        end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision, **pushes)
         return self.put(world, end.qpos, end.qvel, end.act)
 
     def before_first(self, rng: Random) -> World:
@@ -329,13 +337,13 @@ class Episode:
             b.get("derived", []),
             history=b.get("history", []),
             episode_sums=b.get("episode_sums", []),
-            kept=choose_all(bad_state, [x for initial in m.kept0.values() for x in initial], kept),
+            kept=choose_all(bad_state, flat(self.initial_kept), kept),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
 
     def advance(
-        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], rng: Random, *bad: Mask
+        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], held: Held, rng: Random, *bad: Mask
     ) -> tuple[WorldState, World, Mask]:
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
 
@@ -343,8 +351,10 @@ class Episode:
         `bad` is true or its state turns bad.
         """
         m = self.model
-        begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=self.kept_by_name(old.kept))
-        pushes = dict(pushes)
+        kept = self.with_held(old.kept, held)
+        by_physics = {name: x for name, x in self.kept_by_name(kept).items() if name in m.kept0}
+        begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=by_physics)
+        pushes = dict(pushes) | self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
         moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
@@ -352,26 +362,79 @@ class Episode:
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
+        if self.held:
+            at = len(new.kept)
+            new.kept += choose_all(stopped, old.kept[at:], kept[at:])
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped
+        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self, new.kept), stopped
 
-    def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, list[Scalar]]:
-        """Convert `WorldState.kept`, a list, to `State.kept`, lists by name."""
-        left = iter(kept)
-        return {name: [next(left) for _ in initial] for name, initial in self.model.kept0.items()}
+    # what a world keeps besides positions, velocities and activations
 
-    def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
-        """Return ctrl, pushes, and the mask of worlds in which any of them is bad; there all are 0."""
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The inputs of mjData that the task sets, and that worlds keep; poses of mocap bodies are always whole."""
+        named = {*self.task.inputs}
+        mocap = ("mocap_pos", "mocap_quat")
+        return tuple(name for name in HELD if name in named or (name in mocap and named & {*mocap}))
+
+    @property
+    def initial_kept(self) -> dict[str, list[Scalar]]:
+        """What an episode begins with, by name: what physics keeps (`Model.kept0`), then inputs as the model has them.
+        """
+        m = self.model
+        mocap = [i for i, k in enumerate(m.body_mocapid) if k >= 0]
+        inputs: dict[str, list[Scalar]] = {
+            "mocap_pos": [x for i in mocap for x in m.body_pos[i]],
+            "mocap_quat": [x for i in mocap for x in m.body_quat[i]],
+            "eq_active": [float(x) for x in m.eq_active0],
+        }
+        kept: dict[str, list[Scalar]] = {name: [*x] for name, x in m.kept0.items()}
+        return kept | {name: inputs[name] for name in self.held}
+
+    def with_held(self, kept: Sequence[Scalar], held: Held) -> list[Scalar]:
+        """Return what a world keeps, with the inputs that its task has set."""
+        changed, at = list(kept), 0
+        for name, initial in self.initial_kept.items():
+            for place, x in held.get(name, {}).items():
+                changed[at + place] = x
+            at += len(initial)
+        return changed
+
+    def begun_anew(self, kept: Sequence[Scalar]) -> list[Scalar]:
+        """Return what a world keeps where another state is looked at: inputs stay, physics has its initial numbers.
+
+        Empty if there are no inputs: then all are initial.
+        """
+        if not (self.held and kept):
+            return []
+        first = flat({name: list(x) for name, x in self.model.kept0.items()})
+        return first + list(kept[len(first) :])
+
+    def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
+        """Return the inputs among what a world keeps as the physics takes them; none if nothing is given."""
+        return {name: x for name, x in self.kept_by_name(kept).items() if name in self.held} if kept else {}
+
+    def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
+        """Convert `WorldState.kept`, a list, to fields by name, nested as the physics takes them."""
+        left, found = iter(kept), {}
+        for name, initial in self.initial_kept.items():
+            numbers, n = [next(left) for _ in initial], HELD.get(name, 1)
+            found[name] = numbers if n == 1 else [numbers[i : i + n] for i in range(0, len(numbers), n)]
+        return found
+
+    def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held, Mask]:
+        """Return ctrl, pushes, inputs to be kept, and the mask of worlds in which any is bad; there all are 0."""
         if not self.contract.controls:
-            return action, {}, False
-        ctrl, pushes = self.contract.control(before, action)
-        bad = is_bad(ctrl + leaves(list(pushes.values())))
+            return action, {}, {}, False
+        ctrl, pushes, held = self.contract.control(before, action)
+        bad = is_bad(ctrl + leaves(list(pushes.values())) + [x for given in held.values() for x in given.values()])
 
         def or_zero(x: Any) -> Any:
             return [or_zero(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
 
-        return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, bad
+        held = {name: {i: or_zero(x) for i, x in given.items()} for name, given in held.items()}
+        return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, held, bad
 
     def remember(self, before: World, action: list[Scalar], after: World, stopped: Mask) -> list[Scalar]:
         """Return the memory after the step; a world that was stopped keeps its own."""
@@ -428,8 +491,8 @@ class Episode:
         old, action, bad_state, bad_action = self.guard(b)
         before = self.world_at(old.qpos, old.qvel, old.act, rng, old.kept)
         before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
-        ctrl, pushes, bad_ctrl = self.control(before, action)
-        new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
+        ctrl, pushes, held, bad_ctrl = self.control(before, action)
+        new, after, bad = self.advance(old, ctrl, pushes, held, rng, bad_action, bad_state, bad_ctrl)
         new.ctrl = ctrl if self.layout.controls else []
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
@@ -479,7 +542,8 @@ class Episode:
     def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
-        mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
+        kept = self.begun_anew(b.get("kept", [])) or flat(self.initial_kept)
+        mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state, kept)
         remembered = {name: getattr(episode.world, name) for name in ("memory", "history", "kept")}
         return {
             **{name: choose_all(mask, x, b[name]) for name, x in remembered.items() if name in b},
@@ -552,7 +616,7 @@ class Episode:
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
-            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in m.kept0.items()},
+            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
             verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from ..physics.world_params import param_buffers
 from .contract import Widths
 from .entries import BAD_STATE, entries
 from .observation import Observation
+from .tasks.base import HELD
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class BufferLayout:
         kept = self.observation.kept
         history = [Buffer("history", kept)] if kept else []
         start = [Buffer("next_start", self.nq + self.nv + self.na), Buffer("next_episode", 1, "i")] * self.ahead
-        end = [Buffer("qpos", self.nq), Buffer("memory", size_of(self.memory)), *params] if self.shows_end else []
+        shown = [Buffer("qpos", self.nq), Buffer("memory", size_of(self.memory)), *params]
+        shown += more if self.kept.keys() & HELD.keys() else []
+        end = shown if self.shows_end else []
         return params + [replace(b, name=f"final_{b.name}") for b in end] + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),

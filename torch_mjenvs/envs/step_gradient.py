@@ -192,7 +192,9 @@ class StepGradient(Differentiable):
         act, action = b.get("act", []), b["action"]
         before = episode.world_at(b["qpos"], b["qvel"], act, random(b, b["episode"][0] + -1, b["elapsed_steps"][0] + 1))
         before.memory = by_name(widths, b.get("memory", []))
-        ctrl, pushes, _ = episode.control(before, action)
+        ctrl, pushes, *_ = episode.control(before, action)
+        if episode.held:
+            raise NotDifferentiable(f"what the task keeps in {', '.join(episode.held)} has no gradient yet")
         kick = pushes.pop("qvel", [0.0] * m.nv)
         if pushes:
             raise NotDifferentiable(f"what its control pushes with ({', '.join(pushes)}) has no gradient yet")

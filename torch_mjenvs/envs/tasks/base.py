@@ -29,6 +29,10 @@ Observed = list[Scalar] | Mapping[str, Any]
 Shown = Mapping[str, Mapping[tuple[int, int], Scalar]]
 
 
+# inputs of mjData that a task may set and a world then keeps, with the numbers of each element
+HELD = {"mocap_pos": 3, "mocap_quat": 4, "eq_active": 1}
+
+
 @dataclass
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
@@ -53,6 +57,7 @@ class World:
     rng: Random
     act: list[Scalar] = field(default_factory=list)
     _physics: Physics | None = field(default=None, repr=False, compare=False)
+    _kept: Sequence[Scalar] = field(default=(), repr=False, compare=False)
 
     def at(
         self,
@@ -99,7 +104,8 @@ class Start:
 
     `act` (na) has activations, 0 if left out. `memory` has entries of the world's memory by name, such as a goal that
     was drawn together with the state; `begin` may change them. `parameters` has parameters of the model by name, nested
-    as in `m`: those that `Task.reset_parameters` names.
+    as in `m`: those that `Task.reset_parameters` names. `mocap_pos`, `mocap_quat` and `eq_active`: as in `Control`;
+    what they leave out is as in the model.
     """
 
     qpos: list[Scalar]
@@ -107,6 +113,9 @@ class Start:
     act: list[Scalar] | None = None
     memory: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    mocap_pos: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    mocap_quat: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,12 +125,19 @@ class Control:
     `qfrc_applied` (nv) is a force on each dof. `xfrc_applied` has, by names of bodies, six numbers: force (N) and
     torque (N m) at the body's centre of mass in world axes. Both last for the step. `qvel` (nv numbers, in mjData's
     order and units) is a kick: it is added to the velocities before the step.
+
+    `mocap_pos` (metres) and `mocap_quat` are poses of mocap bodies by name. `eq_active` says by name or number which
+    equality constraints act: a mask, or a number that is not 0. They hold until they are set again, or the episode
+    ends. A task names those that it sets in `inputs`.
     """
 
     ctrl: list[Scalar]
     qfrc_applied: list[Scalar] | None = None
     xfrc_applied: dict[str, list[Scalar]] = field(default_factory=dict)
     qvel: list[Scalar] | None = None
+    mocap_pos: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    mocap_quat: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,6 +217,9 @@ class Task:
     `reset_parameters` names the model's parameters that `reset` sets. A mapping also names the elements: {"body_pos":
     ["cup"]}. Parameters of other elements are constants, which makes the kernel smaller and faster.
 
+    `inputs` names the inputs of mjData that the task sets in `Control` and `Start`, and that a world keeps from step to
+    step: "mocap_pos", "mocap_quat" and "eq_active".
+
     `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
     rest. Its `memory` is what the previous episode left, as in `begin`, so that a curriculum can place the robot by its
     level. Its `rng` is the `rng` argument.
@@ -208,6 +227,7 @@ class Task:
 
     data: ClassVar[str] = "gymnasium"
     reset_parameters: ClassVar[Sequence[str] | Mapping[str, Sequence[str]]] = ()
+    inputs: ClassVar[Sequence[str]] = ()
     resets_ahead: ClassVar[bool] = False  # whether resets are computed ahead: see above
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
@@ -223,6 +243,8 @@ class Task:
     def __post_init__(self) -> None:
         if self.data not in ("gymnasium", "fresh"):
             raise ValueError(f"data must be 'gymnasium' or 'fresh', not {self.data!r}")
+        if unknown := [name for name in self.inputs if name not in HELD]:
+            raise ValueError(f"inputs may name {', '.join(HELD)}, not {', '.join(map(repr, unknown))}")
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
         for name in (x.name for x in fields(self)):
             value = getattr(self, name)

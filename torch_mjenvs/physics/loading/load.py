@@ -256,6 +256,7 @@ def _names(mjm: mujoco.MjModel) -> dict[str, Any]:
         "site_names": names("site", mjm.nsite),
         "actuator_names": names("actuator", mjm.nactuator),
         "tendon_names": names("tendon", mjm.ntendon),
+        "eq_names": names("equality", mjm.neq),
         "key_names": names("key", mjm.nkey),
     }
 

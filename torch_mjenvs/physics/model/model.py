@@ -275,6 +275,7 @@ class Model:
     actuator_names: tuple[str, ...]
     tendon_names: tuple[str, ...]
     sensor_names: tuple[str, ...]
+    eq_names: tuple[str, ...]
     key_names: tuple[str, ...]
 
     key_qpos: Rows
