@@ -84,7 +84,7 @@ class Joystick(Task):
     # an episode
 
     def load(self) -> mujoco.MjModel:
-        """Load Playground's scene. Raises ModuleNotFoundError if Playground is not installed."""
+        """Load Playground's scene. Raises MissingExtra if Playground is not installed."""
         if self.terrain not in self.scenes:
             raise ValueError(f"terrain must be one of {sorted(self.scenes)}, not {self.terrain!r}")
         model = scene(self.robot, self.scenes[self.terrain], self.menagerie).compile()
