@@ -41,7 +41,7 @@ def attributes(env: VectorEnv, name: str, worlds: Sequence[int]) -> list[Any]:
 
 
 def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
-    """Raise TypeError unless `env` is a `TorchVectorEnv` that gives tensors, ValueError for another autoreset mode or copy=False.
+    """Raise TypeError unless `env` is a `TorchVectorEnv` that gives tensors, ValueError for another mode or copy=False.
 
     A mode of None allows any.
     """

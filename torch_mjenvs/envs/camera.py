@@ -110,6 +110,9 @@ class Camera:
             for name, values in engine.task.pictured(model, memory).items():
                 for at, number in values.items():
                     put(name, at, number)
+            if any(name.endswith(("pos", "quat")) for name in kept):
+                for name in ("body_sameframe", "geom_sameframe", "site_sameframe"):
+                    put(name, ..., 0)  # else MuJoCo takes frames that coincide in the model as equal
             data.qpos[:] = engine.qpos[world].cpu().numpy()
             data.qvel[:] = engine.qvel[world].cpu().numpy()
             if engine.layout.na:  # activations, by which tendons are coloured

@@ -131,18 +131,28 @@ class Episode:
         for name, x in parameters.items():
             if name not in columns.names:
                 raise ValueError(f"{name!r} does not vary: name it in the task's reset_parameters")
+            if others := columns.changed_rows(name, x):
+                raise self.contract.error("reset", ValueError, (
+                    f"parameters change {name} of {', '.join(map(repr, others))}, and the task's reset_parameters only "
+                    f"names {self.task.reset_parameters[name]}"  # type: ignore[call-overload]
+                ))  # fmt: skip
             params[columns.places()[name]] = x
         return self.of_world(params, columns.derive(params))
 
     def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
-        """Return the parameters of a new episode, and the numbers derived from them."""
+        """Return the parameters of a new episode before its `reset` sets some, and the numbers derived from them.
+
+        Those that only `reset` sets are the loaded model's again, not those of the episode before: an episode depends
+        on its seed and number alone.
+        """
         columns = self.params
         if columns is None:
             return [], []
         rng, nominal = random(b, number, PARAMS), columns.nominal()
         nominal_episode = replace(self, model=columns.model)
         by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
-        if not (by_task or self.randomize):
+        by_reset = {*self.task.reset_parameters} - {*self.vary}
+        if not (by_task or self.randomize or by_reset):
             return b["params"], b["derived"]
         params = list(b["params"])
         for name, at in columns.places().items():
@@ -150,6 +160,8 @@ class Episode:
                 params[at] = self.randomize[name].draw(name, nominal[at], columns.shapes[name], rng)
             elif name in by_task:
                 params[at] = by_task[name]
+            elif name in by_reset:
+                params[at] = nominal[at]
         return params, columns.derive(params)
 
     # how an episode begins
@@ -158,8 +170,9 @@ class Episode:
         """Begin a new episode."""
         number = b["episode"][0]
         params, derived = self.draw(b, number)
-        start = self.of_world(params, derived).start(b, number)
-        own = self.of_world(params, derived).with_parameters(start.parameters)
+        drawn = self.of_world(params, derived)
+        start = drawn.start(b, number)
+        own = drawn.with_parameters(start.parameters)
         episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, start.memory)
         episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
@@ -283,7 +296,8 @@ class Episode:
         if not widths:
             return []
         if placed is None:
-            placed = self.start(b, number).memory
+            drawn = self.of_world(*self.draw(b, number)) if self.task.reset_parameters else self
+            placed = drawn.start(b, number).memory
         world.memory = self.last_memory(b)
         return self.contract.begin(widths, flatten(widths, by_name(widths, first) | placed), world)
 

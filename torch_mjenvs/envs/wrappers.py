@@ -38,8 +38,8 @@ from .vector_env import TorchVectorEnv
 class TorchVectorWrapper(VectorWrapper):
     """Base of the wrappers here. `state_dict` and `load_state_dict` include whatever they wrap.
 
-    Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`, and for one whose wrappers
-    make arrays of its tensors.
+    Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`, and for one whose
+    wrappers make arrays of its tensors.
     """
 
     @lasting

@@ -209,6 +209,19 @@ class Columns:
             values[name] = tuple(x if i in rows else usual[i] for i, x in enumerate(values[name]))
         return values
 
+    def changed_rows(self, name: str, values: Vec) -> list[str]:
+        """Return the names of the elements that do not vary although these values, column by column, change them."""
+        rows = dict(self.only).get(name)
+        if rows is None:
+            return []
+        per_row, usual = math.prod(self.shapes[name][1:]), leaves(getattr(self.model, name))
+        changed = {
+            i // per_row
+            for i, (x, y) in enumerate(zip(values, usual, strict=True))
+            if not (isinstance(x, float) and x == y)
+        }
+        return [names_of(self.model, name)[i] for i in sorted(changed - {*rows})]
+
     def sensible(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
         """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters.
 
