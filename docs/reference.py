@@ -29,7 +29,7 @@ SECTIONS = {
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
-    "torch_mjenvs.dmc": ["dmc/environment.py"],
+    "torch_mjenvs.dmc": ["dmc"],
     "torch_mjenvs.playground": ["playground"],
     "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],

@@ -365,11 +365,11 @@ def test_what_does_not_fit_is_refused(name):
 
 @pytest.mark.parametrize("name", adapters.LIBRARIES)
 def test_without_the_library_it_says_what_to_install(name, monkeypatch):
-    library, package = adapters.LIBRARIES[name]
+    library, extra = adapters.LIBRARIES[name]
     monkeypatch.delitem(sys.modules, f"torch_mjenvs.adapters.{library}", raising=False)
     for module in [library, *(x for x in sys.modules if x.startswith(f"{library}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=f"{name} needs {library}: pip install {package}"):
+    with pytest.raises(ImportError, match=rf"{name} needs {library}: pip install '\.\[{extra}\]'"):
         getattr(adapters, name)
 
 

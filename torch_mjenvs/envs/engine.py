@@ -438,10 +438,10 @@ class Engine(Varied):
     @exclusive
     def set_state(
         self,
-        qpos: torch.Tensor,
-        qvel: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        act: torch.Tensor | None = None,
+        qpos: torch.Tensor | np.ndarray | Sequence[Any],
+        qvel: torch.Tensor | np.ndarray | Sequence[Any],
+        mask: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
+        act: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
     ) -> None:
         """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 

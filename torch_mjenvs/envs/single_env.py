@@ -190,7 +190,9 @@ class TorchEnv(gymnasium.Env):
         return self._observation(), self._info(self.engine.layout.reset_info)
 
     @exclusive
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: torch.Tensor | np.ndarray | Sequence[Any]
+    ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step the world under an action (A,).
 
         Returns observation, (D,) or by name, reward, terminated, truncated (by the task alone: `gymnasium.make` adds

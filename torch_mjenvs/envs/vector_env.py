@@ -316,7 +316,7 @@ class TorchVectorEnv(VectorEnv):
         self.engine.seed(seed, mask)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step every world under actions (N, A): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
@@ -409,10 +409,10 @@ class TorchVectorEnv(VectorEnv):
     @exclusive
     def set_state(
         self,
-        qpos: torch.Tensor,
-        qvel: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        act: torch.Tensor | None = None,
+        qpos: torch.Tensor | np.ndarray | Sequence[Any],
+        qvel: torch.Tensor | np.ndarray | Sequence[Any],
+        mask: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
+        act: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
     ) -> None:
         """Set the state of all worlds, or of those in the (N,) bool mask: qpos (N, nq), qvel (N, nv).
 

@@ -203,6 +203,11 @@ def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, tor
     return out
 
 
+def _tensor(name: str, doc: str) -> Any:
+    """Return a property that gives the tensor of a buffer."""
+    return property(lambda self: self._view(name), doc=doc)
+
+
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures and documents the arguments and tensors."""
 
@@ -272,10 +277,10 @@ class Simulation(Varied):
             start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
         return start
 
-    qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
-    qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
-    qacc_warmstart = property(lambda self: self._view("qacc_warmstart"), doc="(N, nv)")
-    ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
+    qpos: torch.Tensor = _tensor("qpos", "(N, nq)")
+    qvel: torch.Tensor = _tensor("qvel", "(N, nv)")
+    qacc_warmstart: torch.Tensor = _tensor("qacc_warmstart", "(N, nv)")
+    ctrl: torch.Tensor = _tensor("ctrl", "(N, nu)")
 
     def sensor(self, name: str) -> torch.Tensor:
         """Return the values of a sensor in every world, (N, dim), from the output `sensor:NAME` or from `sensordata`.

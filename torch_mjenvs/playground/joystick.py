@@ -62,7 +62,7 @@ class Joystick(Task):
     menagerie: str = ""
 
     @property
-    def noise(self) -> dict[str, Any]:  # type: ignore[override]
+    def noise(self) -> dict[str, Any]:
         """The half-widths of the noise on what the policy sees."""
         found: dict[str, Any] = scaled(self.noise_widths, self.noise_level)
         return found
@@ -169,9 +169,9 @@ class Joystick(Task):
     linvel: ClassVar[str] = "local_linvel"  # names of sensors
     gyro: ClassVar[str] = "gyro"
 
-    def angles(self, m: Model) -> list[float]:
+    def angles(self, m: Model) -> list[Scalar]:
         """Return the joints' angles in the robot's pose (rad)."""
-        return list(m.key(self.pose).qpos[7:])
+        return m.key(self.pose).qpos[7:]
 
     def offsets(self, m: Model, world: World) -> list[Scalar]:
         """Return by how much the joints are off the robot's pose (rad)."""
