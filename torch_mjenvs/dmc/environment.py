@@ -33,6 +33,9 @@ class SuiteEnvironment(dm_env.Environment):
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
         self._bad = np.zeros(env.num_envs, bool)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._env!r})"
+
     @property
     def env(self) -> TorchVectorEnv:
         """The `TorchVectorEnv` beneath."""

@@ -18,7 +18,7 @@ from .episode_log import of_last_step
 from .parts import Parts, leaves
 
 Observations = Any  # a tensor (N, D); of a task that names them, a dict of tensors (N, ...), or of such dicts
-Policy = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+Act = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[Observations, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
 AllSteps = Callable[[Sequence[Callable[[int], None]], Mapping[str, torch.Tensor]], Callable[[], None]]
 OBSERVATIONS = frozenset(("obs", "next_obs", "final_obs"))
@@ -99,7 +99,7 @@ class Rollout:
         self,
         engine: Engine,
         check: Callable[[], None],
-        policy: Policy,
+        policy: Act,
         steps: int,
         parts: Parts | None = None,
         around: Around | None = None,

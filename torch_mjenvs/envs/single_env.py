@@ -102,6 +102,10 @@ class TorchEnv(gymnasium.Env):
         vars(self).update(state)
         self.model, self._values = self.engine.mjmodel, self.engine.buffers["info"][:, :1]
 
+    def __repr__(self) -> str:
+        name = self.spec.id if self.spec else type(self.engine.task).__name__
+        return f"{type(self).__name__}({name}, device={self.device}, dtype={self.dtype})"
+
     @property
     def spec(self) -> EnvSpec | None:
         """The EnvSpec that `gymnasium.make` made this from; None without `make`."""

@@ -28,7 +28,7 @@ from .entries import BAD_STATE
 from .observation import as_form
 from .pixels import Pixels
 from .pixels import as_options as as_pixels
-from .rollout import Around, Observations, Policy, Rollout, Step
+from .rollout import Act, Around, Observations, Rollout, Step
 from .spaces import action_space, observation_space, parts_of
 from .spec import telling
 from .tasks.base import Task
@@ -161,6 +161,10 @@ class TorchVectorEnv(VectorEnv):
         self.single_observation_space = self._observation_space()
         self.single_action_space = action_space(engine)
         self._prepare()
+
+    def __repr__(self) -> str:
+        name = self.spec.id if self.spec else type(self.engine.task).__name__
+        return f"{type(self).__name__}({name}, num_envs={self.num_envs}, device={self.device}, dtype={self.dtype})"
 
     def _observation_space(self) -> gymnasium.Space[Any]:
         state = observation_space(self.engine, self._parts)
@@ -495,7 +499,7 @@ class TorchVectorEnv(VectorEnv):
         """True after a reset, until `close`."""
         return self._ready and not self.closed
 
-    def capture(self, policy: Policy, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call: on a GPU, each call replays one CUDA
         graph.
 

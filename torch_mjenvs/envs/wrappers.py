@@ -30,7 +30,7 @@ from .engine import mark_static_address
 from .entries import END, MEAN, REWARD
 from .episode_log import EpisodeMeans, of_last_step
 from .layers import refuse_arrays
-from .rollout import Observations, Policy, Rollout, Step
+from .rollout import Act, Observations, Rollout, Step
 from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
 
@@ -74,7 +74,7 @@ class TorchVectorWrapper(VectorWrapper):
         """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
-    def capture(self, policy: Policy, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call, as `TorchVectorEnv.capture` does.
 
         The policy sees, and the rollout records, what the wrappers return. Entries that wrappers add to info are not

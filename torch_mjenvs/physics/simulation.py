@@ -14,7 +14,18 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, as_tensor, broadcast, check_memory, is_rows
+from ..checks import (
+    as_bound,
+    as_count,
+    as_dtype,
+    as_mask,
+    as_rows,
+    as_tensor,
+    broadcast,
+    check_memory,
+    did_you_mean,
+    is_rows,
+)
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
@@ -282,6 +293,14 @@ class Simulation(Varied):
     qacc_warmstart: torch.Tensor = _tensor("qacc_warmstart", "(N, nv)")
     ctrl: torch.Tensor = _tensor("ctrl", "(N, nu)")
 
+    def __repr__(self) -> str:
+        name = self._mjmodel.names.partition(b"\0")[0].decode()  # the model's own is the first
+        return f"{type(self).__name__}({name!r}, {self.num_worlds}, device={self.device}, dtype={self.dtype})"
+
+    def __dir__(self) -> list[str]:
+        buffers = (*self._state, *self._inputs, *self.outputs)
+        return [*super().__dir__(), *(name for name in buffers if not name.startswith(SENSOR))]
+
     def sensor(self, name: str) -> torch.Tensor:
         """Return the values of a sensor in every world, (N, dim), from the output `sensor:NAME` or from `sensordata`.
 
@@ -313,6 +332,8 @@ class Simulation(Varied):
         hint = "; no spring of the model yields" if name == "plastic" else hint
         hint = "; no actuator or sensor of the model has a delay or an interval" if name == "history" else hint
         hint = "; the model has no mocap bodies" if name in MOCAP else hint
+        if not (hint or name.startswith("_")):
+            hint = did_you_mean(name, {*dir(self), *OUTPUTS, *INPUTS})
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
