@@ -38,7 +38,7 @@ __all__ = [
     "yaw",
 ]
 
-Vector = Sequence[Scalar]  # three numbers, or as many as another vector has
+Vector = Sequence[Scalar]  # of any length
 Quaternion = Sequence[Scalar]  # four numbers, w first
 
 TURN = 6.283185307179586  # 2 pi
