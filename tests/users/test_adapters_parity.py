@@ -373,6 +373,13 @@ def test_without_the_library_it_says_what_to_install(name, monkeypatch):
         getattr(adapters, name)
 
 
+@pytest.mark.parametrize("name", adapters.LIBRARIES)
+def test_each_shows_what_is_inside(name):
+    ours = adapter(name)
+    env = make({"TianshouVectorEnv": DISABLED, "SkrlVecEnv": NEXT_STEP}.get(name, SAME_STEP))
+    assert repr(ours(env)) == f"{name}({env!r})" and "Hopper" in repr(env)
+
+
 def test_there_is_no_other_adapter():
     with pytest.raises(AttributeError, match="no_such"):
         _ = adapters.no_such
