@@ -268,6 +268,60 @@ def test_a_reset_may_set_parameters_of_some_elements_while_others_stay_constants
         TorchVectorEnv(type("Astray", (Together,), {"reset_parameters": {"geom_size": ["bal"]}})(), 1)
 
 
+def test_what_a_reset_sets_does_not_depend_on_the_episode_before() -> None:
+    """`m` has the loaded model's numbers in `reset`, so that relative changes do not add up; and seeds decide."""
+
+    @dataclass(frozen=True)
+    class Grown(Fresh):
+        reset_parameters = ("geom_size",)
+
+        def memory(self, m: Model) -> dict:
+            return {"radius": 0.0}
+
+        def reset(self, m: Model, rng: Random) -> Start:
+            radius = m.geom_size[2][0] * rng.uniform(1.1, 1.2)
+            sizes = [*m.geom_size[:2], [radius, 0.0, 0.0]]
+            return Start([0.0] * 3, [0.0] * 3, memory={"radius": radius}, parameters={"geom_size": sizes})
+
+    loaded, seen = float(model("Euler").geom_size[2, 0]), []
+    env = TorchVectorEnv(Grown(), 20, dtype=torch.float64)
+    for seed in (0, None, None, 0):
+        env.reset(seed=seed)
+        radius = env.params["geom_size"][:, 2, 0].clone()
+        assert ((radius >= 1.1 * loaded) & (radius <= 1.2 * loaded)).all()
+        assert torch.equal(env.engine.memory["radius"], radius)
+        seen.append(radius)
+    assert torch.equal(seen[0], seen[3]) and not torch.equal(seen[0], seen[1])
+    env.set_state(env.qpos + 0.1, env.qvel)  # what reset gave to the memory is given again, from the same numbers
+    assert torch.equal(env.engine.memory["radius"], seen[3]) and torch.equal(env.params["geom_size"][:, 2, 0], seen[3])
+
+    @dataclass(frozen=True)
+    class Drawn(Grown):
+        def randomize(self, m: Model, rng: Random) -> dict:
+            return {"geom_size": [*m.geom_size[:2], [2.0 * x for x in m.geom_size[2]]]}
+
+    env = TorchVectorEnv(Drawn(), 20, dtype=torch.float64)  # what is randomised is drawn before the reset
+    for _ in range(2):
+        env.reset()
+        radius = env.params["geom_size"][:, 2, 0]
+        assert ((radius >= 2.2 * loaded) & (radius <= 2.4 * loaded)).all()
+
+
+def test_elements_that_reset_parameters_does_not_name_are_not_set_in_silence() -> None:
+    @dataclass(frozen=True)
+    class OfTheBall(Fresh):
+        @property
+        def reset_parameters(self) -> dict:
+            return {"geom_size": ["geom 2"]}
+
+        def reset(self, m: Model, rng: Random) -> Start:
+            sizes = [[rng.uniform(0.1, 0.2), *x[1:]] for x in m.geom_size]
+            return Start([0.0] * 3, [0.0] * 3, parameters={"geom_size": sizes})
+
+    with pytest.raises(ValueError, match=r"OfTheBall.reset .*change geom_size of .*, and .* only names"):
+        TorchVectorEnv(OfTheBall(), 1)
+
+
 def test_what_a_reset_may_not_set_is_refused_by_name() -> None:
     class Astray(Together):
         reset_parameters = ()

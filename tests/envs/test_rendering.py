@@ -6,16 +6,18 @@ import importlib.util
 import itertools
 import os
 import runpy
+from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium
 import imageio.v3 as iio
+import mujoco
 import numpy as np
 import processes
 import pytest
 import torch
 
-from torch_mjenvs import TorchEnv, TorchVectorEnv
+from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.envs.camera import before_opengl, endless_floors
 from torch_mjenvs.wrappers import RecordVideo, tile_images
@@ -127,6 +129,46 @@ def test_a_picture_shows_a_worlds_own_parameters():
     assert (frames[0] != frames[1]).any(2).mean() > 0.02
     np.testing.assert_array_equal(env.model.geom_size, loaded)
     env.close()
+
+
+TARGET = """<mujoco><worldbody><light pos="0 0 3"/><camera name="above" pos="0 0 3"/>
+<body name="target"><geom name="target" size=".2" rgba="1 0 0 1" contype="0" conaffinity="0"/></body>
+<body><joint type="slide" axis="1 0 0"/><geom size=".05" pos="0 -.8 0"/></body></worldbody></mujoco>"""
+
+
+@dataclass(frozen=True)
+class Pointing(Task):
+    """Shows a geom, which lies where its body does, somewhere else."""
+
+    xml_file: str = ""
+    frame_skip: int = 1
+
+    def load(self):
+        return mujoco.MjModel.from_xml_string(TARGET)
+
+    def reset(self, m, rng):
+        return [0.0], [0.0]
+
+    def observe(self, m, world):
+        return world.qpos
+
+    def outcome(self, m, before, action, after):
+        return Outcome(0.0)
+
+    def pictured(self, mjm, memory):
+        return {"geom_pos": {(mjm.geom("target").id, 0): 0.8}}
+
+
+def test_what_is_moved_in_pictures_is_moved_where_it_lay_in_its_bodys_frame():
+    size = {"width": 64, "height": 64}
+    drawn = TorchVectorEnv(Pointing(), 1, render_mode="rgb_array", camera_name="above", **size)
+    drawn.reset()
+    pixels, _ = TorchVectorEnv(Pointing(), 1, pixels={"camera": "above", **size}).reset()
+    columns = []
+    for picture in (drawn.render()[0], pixels[0].cpu().numpy()):
+        red = (picture[..., 0] > 100) & (picture[..., 1] < 60)
+        columns.append(np.nonzero(red)[1].mean())
+    assert abs(columns[0] - columns[1]) < 1 and columns[0] > 45
 
 
 def test_environments_that_draw_by_turns_keep_their_own_skies():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -70,14 +73,14 @@ def test_numbers_of_a_world_are_not_compared_by_equality(compare, other):
 
 
 class Alternating:
-    """Two answers by turns."""
+    """Two answers by turns, each of them twice: to one question, asked again, the answer is the same."""
 
     def __init__(self, *answers):
-        self.answers = answers
+        self.answers, self.asked = answers, 0
 
     def __call__(self, *_):
-        self.answers = self.answers[::-1]
-        return self.answers[-1]
+        self.asked += 1
+        return self.answers[(self.asked - 1) // 2 % 2]
 
 
 def terms(*names, **arguments):
@@ -232,6 +235,121 @@ def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, 
     where, why = caught.value.__notes__
     assert where.startswith(f"in Broken.{name}, {__file__}, line {line}: ")
     assert re.search("known only when the kernel runs.*torch_mjenvs.scalar has select", why)
+
+
+def swallow(m, before, action, after):
+    try:
+        up = 1.0 if after.qpos[0] > 0.0 else -1.0
+    except TypeError:
+        up = 0.0
+    return Outcome(up)
+
+
+def test_a_question_that_python_cannot_answer_is_refused_even_if_its_error_is_caught():
+    with pytest.raises(TypeError, match=r"Broken.outcome .*: asks whether a number of a world is true, .* use select"):
+        TorchVectorEnv(Broken(functions={"outcome": swallow}), 2)
+
+
+GENERATOR, PLAIN, COUNTED = np.random.default_rng(0), random.Random(0), itertools.count()
+FROZEN = {
+    "NumPy's generator": ("reset", lambda m, rng: (GENERATOR.uniform(-0.1, 0.1, 2).tolist(), [0.0, 0.0])),
+    "Python's generator, times a number": ("observe", lambda m, w: [w.qpos[0] * PLAIN.random()]),
+    "a counter": ("outcome", lambda *_: Outcome(float(next(COUNTED)))),
+    "a clock": ("begin", lambda m, w: {"phase": time.perf_counter()}),
+    "a condition": ("outcome", lambda m, b, a, after: Outcome(1.0, after.qpos[0] > PLAIN.random())),
+}
+
+
+@pytest.mark.parametrize("what", FROZEN)
+def test_what_a_kernel_would_freeze_is_refused(what):
+    """One draw, one count or one moment would be that of all worlds and steps."""
+    name, function = FROZEN[what]
+    with pytest.raises(ValueError, match=rf"Broken.{name} .*: gives something else when it is called again"):
+        TorchVectorEnv(Broken(functions={name: function}), 2)
+
+
+def test_calls_to_compare_draw_the_same_and_leave_no_trace():
+    """Of a task whose functions draw: in blocks, loops, and by turns from a pair of normal numbers."""
+
+    def reset(m, rng):
+        q = rng.draw_until(lambda r: [r.uniform(-0.1, 0.1), r.normal()], lambda q: q[1] > 0.0)
+        return q, [rng.normal(), rng.exponential(1.0)]
+
+    functions = {"reset": reset, "observe": lambda m, w: [*w.qpos, *w.qvel, w.rng.normal(), w.rng.integers(0, 9)]}
+    seen, env = [], TorchVectorEnv(Broken(functions=functions), 2)
+    for _ in range(2):
+        seen.append(env.reset(seed=1)[0])
+    assert torch.equal(*seen) and (seen[0][:, 1] > 0).all()
+
+
+def test_attempts_draw_from_what_they_are_given():
+    def reset(m, rng):
+        return rng.draw_until(lambda r: [rng.uniform(-1.0, 1.0), 0.0], lambda q: q[0] > 0.0), [0.0, 0.0]
+
+    with pytest.raises(ValueError, match=r"draw from those, .*not from the generator outside"):
+        TorchVectorEnv(Broken(functions={"reset": reset}), 2)
+
+
+@pytest.mark.parametrize("read", [lambda memory: memory["phase"], lambda memory: memory.get("phase", 0.0)])
+def test_the_memory_after_a_step_cannot_be_read_before_it_is_made(read):
+    functions = {"remember": lambda m, before, action, after: {"phase": read(after.memory)}}
+    with pytest.raises(KeyError, match=r"memory 'phase': after a step it is .*\. Read before\.memory"):
+        TorchVectorEnv(Broken(functions=functions), 2)
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda m, w: w.data.xpos[m.geom("cart")], "read by the number of a body, not by a geom"),
+        (lambda m, w: w.data.geom_xpos[m.body("pole")], "read by the number of a geom, not by a body"),
+        (lambda m, w: [w.qpos[m.joint("hinge")]], r"a place or a slice, as a joint's `.qpos` and `.qvel` are, not by"),
+        (lambda m, w: [w.data.qacc[m.body("pole")]], "a place or a slice"),
+    ],
+)
+def test_elements_of_another_kind_are_no_index(read, said):
+    with pytest.raises(TypeError, match=said):
+        TorchVectorEnv(Broken(functions={"observe": read}), 2)
+
+
+def test_elements_of_the_kind_are_an_index():
+    def read(m, w):
+        joint, cart = m.joint("hinge"), m.body("cart")
+        return [*w.qpos[joint.qpos], *w.qvel[joint.qvel], *w.data.xpos[cart], *w.data.xanchor[joint], *w.qpos[1:]]
+
+    env = TorchVectorEnv(Broken(functions={"observe": read}), 2, dtype=torch.float64)
+    obs, _ = env.reset()
+    assert torch.equal(obs[:, 0], env.qpos[:, 1]) and obs.shape == (2, 9)
+
+
+def test_elements_cannot_be_written_to():
+    def reset(m, rng):
+        m.body("pole").pos = [0.0, 0.0, 1.0]
+        return [0.0, 0.0], [0.0, 0.0]
+
+    with pytest.raises(AttributeError, match=r"body 'pole': pos cannot be set here.*randomize.*Start\(parameters"):
+        TorchVectorEnv(Broken(functions={"reset": reset}), 2)
+
+
+@dataclass(frozen=True)
+class Untyped(Broken):
+    frame_skip = 20
+
+
+class Undecorated(Broken):
+    frame_skip: int = 20
+
+
+class Same(Broken):
+    frame_skip: int = 2
+    max_episode_steps = 50
+
+
+def test_a_field_that_a_subclass_only_seems_to_set_is_refused():
+    with pytest.raises(TypeError, match=r"Untyped.frame_skip = 20 would not be used.*`frame_skip: int = 20`$"):
+        Untyped()
+    with pytest.raises(TypeError, match=r"`frame_skip: int = 20`, and @dataclass\(frozen=True\) above the class$"):
+        Undecorated()
+    assert Same().frame_skip == 2
 
 
 def test_any_other_exception_keeps_its_type_and_names_the_line():

@@ -39,14 +39,16 @@ def test_it_is_mujocos_over_200_steps(option: str) -> None:
 
 
 def test_each_world_has_its_own() -> None:
+    """In the last two worlds negative ones alone, which MuJoCo does not apply, and one beside a positive one."""
     mjm, names = model(), ("qfrc_gravcomp", "qacc")
-    sim = Simulation(mjm, 2, dtype=torch.float64, outputs=names, vary=("body_gravcomp",))
-    share = np.array([[0, 0.1, 0.2, 0.3, 0.9, 0], [0, 1, 0, 2, 0, 1]])
+    share = np.array([[0, 0.1, 0.2, 0.3, 0.9, 0], [0, 1, 0, 2, 0, 1], [0, -1, 0, -0.3, 0, 0], [0, -1, 0, 0.3, 0, 0]])
+    sim = Simulation(mjm, len(share), dtype=torch.float64, outputs=names, vary=("body_gravcomp",))
     sim.params["body_gravcomp"].copy_(torch.tensor(share))
     sim.forward()
-    for k in range(2):
+    for k in range(len(share)):
         mjm.body_gravcomp[:] = share[k]
         d = mujoco.MjData(mjm)
+        mujoco.mj_setConst(mjm, d)
         mujoco.mj_forward(mjm, d)
         for name in names:
             np.testing.assert_allclose(getattr(sim, name)[k].cpu(), getattr(d, name), rtol=0, atol=1e-10)

@@ -151,6 +151,9 @@ def test_levels_go_up_and_down_by_how_far_a_world_came():
         ({"num_rows": 0}, "num_rows"),
         ({"sub_terrains": ()}, "at least one kind"),
         ({"border_width": -1.0}, "border_width"),
+        ({"difficulty_range": (0.0, 1.5)}, r"within 0 and 1, not \(0.0, 1.5\): change the kinds' own ranges"),
+        ({"size": (2.4, 8.0)}, "PyramidSloped: platform_width and twice border_width, 2.5 m together, must fit"),
+        ({"sub_terrains": (Wave(border_width=4.1),)}, "Wave: platform_width and twice border_width, 8.2 m"),
     ],
 )
 def test_numbers_that_make_no_grid_are_refused(fields, message):
@@ -162,3 +165,10 @@ def test_ground_that_is_level_everywhere_is_a_field_too():
     spec = mujoco.MjSpec()
     TerrainGenerator((Flat(),), num_rows=1, num_cols=1).add_to(spec)
     assert not spec.compile().hfield_data.any()
+
+
+def test_kinds_may_be_a_dict_as_in_isaac_lab():
+    kinds = {"flat": Flat(proportion=0.3), "wave": Wave(proportion=0.7)}
+    assert TerrainGenerator(kinds).sub_terrains == tuple(kinds.values())
+    with pytest.raises(TypeError, match=r"must be kinds of terrain, such as Flat\(\), not 'flat'"):
+        TerrainGenerator(list(kinds))

@@ -191,16 +191,30 @@ class Expr:
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
+        _count_refused()
         raise TypeError(
             "a traced value has no truth value: use select, when_any or while_any for if and while, and &, | and ~ of "
             "masks for and, or and not: (low < x) & (x < high)"
         )
 
     def __float__(self) -> NoReturn:
+        _count_refused()
         raise TypeError("a traced value is not a number: it is only known when the kernel runs")
 
     def __repr__(self) -> str:
         return f"<{self.op}:{self.type}>"
+
+
+def refused_questions() -> int:
+    """Return how often this thread asked for the value or truth of something traced, which raises TypeError.
+
+    Whoever calls code that may catch such an error compares the number before and after.
+    """
+    return getattr(_local, "refused", 0)
+
+
+def _count_refused() -> None:
+    _local.refused = refused_questions() + 1
 
 
 def _check_masks(*xs: Any) -> None:

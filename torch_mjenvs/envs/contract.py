@@ -21,14 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compiler.expr import type_of
+from ..compiler.expr import refused_questions, type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
 from .entries import OWN_INFO, OWN_REASONS
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
-from .task_view import copy_for_task
+from .repeatable import called_twice
+from .task_view import NotThere, copy_for_task
 from .tasks.base import Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
@@ -76,6 +77,7 @@ class Contract:
 
     task: Task
     model: Model
+    twice: bool = False  # whether to call each function twice, and compare
 
     def memory(self) -> tuple[Widths, list[Scalar]]:
         """Return the names and widths of a world's memory, and its first numbers."""
@@ -157,7 +159,8 @@ class Contract:
 
     def remember(self, widths: Widths, before: World, action: list[Scalar], after: World) -> list[Scalar]:
         """Return the memory after a step: that before it, with what the task's `remember` changes."""
-        returned = self.call("remember", before, action, after)
+        unknown = NotThere("after a step it is what `remember` returns. Read before.memory")
+        returned = self.call("remember", before, action, replace(after, memory=unknown))
         return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
     def changed(self, function: str, widths: Widths, values: list[Scalar], returned: Any) -> list[Scalar]:
@@ -360,12 +363,17 @@ class Contract:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
         Raises ValueError if it draws from NumPy's, Python's or torch's generator, since that gives the same for all
-        worlds and episodes. In a program of several threads another thread may have drawn, so it only warns.
+        worlds and episodes. In a program of several threads another thread may have drawn, so it only warns. Raises
+        ValueError, too, if a second call with the same arguments gives something else.
         """
-        before = drawn()
-        try:
+
+        def call() -> Any:
             further = {name: copy_for_task(x) for name, x in named.items()}
-            found = getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
+            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
+
+        before, asked = drawn(), refused_questions()
+        try:
+            found, same = called_twice(call, (*arguments, *named.values())) if self.twice else (call(), True)
         except Exception as error:
             error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
@@ -377,6 +385,15 @@ class Contract:
             if threading.active_count() == 1:
                 raise told
             warnings.warn(f"{told} (unless it was another thread that drew)", stacklevel=2)
+        if refused_questions() != asked:
+            text = "asks whether a number of a world is true, or for its value, and catches the error: use select"
+            raise self.error(function, TypeError, text)
+        if not same:
+            raise self.error(function, ValueError, (
+                "gives something else when it is called again with the same arguments, such as numbers of a random "
+                "generator of its own, a counter, or a clock. A kernel would repeat one of them in all worlds and "
+                "steps: draw from rng, and keep what changes in the memory"
+            ))  # fmt: skip
         return found
 
     def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:

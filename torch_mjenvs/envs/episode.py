@@ -32,7 +32,7 @@ from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
-from .task_view import copy_for_task
+from .task_view import NotThere, copy_for_task
 from .tasks.base import Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
@@ -192,7 +192,7 @@ class Episode:
         Raises ValueError if the task's `reset` gives more than these.
         """
         world = self.before_first(random(b, number, RESET))
-        world.memory = {}
+        world.memory = NotThere("with resets_ahead, a reset is computed before the episode before it has ended")
         start = self.contract.reset(world)
         if start.memory or start.parameters:
             text = "must give positions, velocities and activations alone where the task has resets_ahead"
@@ -521,8 +521,8 @@ class Episode:
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            self.contract.reset(self.before_first(rng))
-            found.append(self.find_layout(rng, *(b[name] for name in sizes)))
+            Contract(self.task, m, twice=True).reset(self.before_first(rng))
+            found.append(self.find_layout(rng, *(b[name] for name in sizes), twice=True))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
@@ -530,10 +530,10 @@ class Episode:
 
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar],
+        remembered: list[Scalar], *, twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
-        """Run all of the task's functions once, and return the layout that their results have."""
-        m, contract = self.model, self.contract
+        """Run all of the task's functions once, or twice, and return the layout that their results have."""
+        m, contract = self.model, Contract(self.task, self.model, twice)
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, act, rng)
         before.memory = by_name(memory, remembered)

@@ -7,9 +7,15 @@ from typing import Any, NoReturn, cast
 
 from ..compiler.expr import PYTHON_TYPE, Expr
 from ..physics.model.data import FIELDS, Data
+from ..physics.model.named import Element
 from ..physics.sensors.sensor_data import SensorData
 from .tasks.base import World
 
+# the elements that a field of mjData has a row for, by the name of its size
+KINDS = {
+    "nbody": "body", "njnt": "joint", "ngeom": "geom", "nsite": "site", "nu": "actuator", "ntendon": "tendon",
+    "nq": None, "nv": None,
+}  # fmt: skip
 NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None is there for bodies that do not move, for example
 
 
@@ -17,7 +23,8 @@ def copy_for_task(x: Any) -> Any:
     """Return an argument for a task's function: a copy of a world or of a list, and anything else as it is."""
     if isinstance(x, World):
         data = cast(Data, TaskData(x.data))
-        return TaskWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act), x._physics)
+        qpos, qvel = Rows.of("nq", copied(x.qpos)), Rows.of("nv", copied(x.qvel))
+        return TaskWorld(qpos, qvel, copied(x.memory), data, x.rng, copied(x.act), x._physics)
     return copied(x)
 
 
@@ -27,11 +34,52 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
         return [copied(y, leaf) for y in x]
     if isinstance(x, tuple):
         return tuple(copied(y, leaf) for y in x)
+    if isinstance(x, NotThere):
+        return x
     if isinstance(x, dict):
         return {name: copied(y, leaf) for name, y in x.items()}
     if isinstance(x, SensorData):
         return x.copy()
     return leaf(x)
+
+
+class NotThere(dict[str, Any]):
+    """A memory that cannot be read, since it does not exist yet. Reading raises KeyError, which says why."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"memory {name!r}: {self.why}")
+
+    def get(self, name: str, default: Any = None) -> NoReturn:
+        self.__missing__(name)
+
+
+class Rows(list[Any]):
+    """A list that is read by elements of one kind, `data.xpos[m.body("foot")]`, and refuses those of other kinds.
+
+    Without a kind it refuses all: a joint's number is not its place in qpos.
+    """
+
+    kind: str | None
+
+    @classmethod
+    def of(cls, size: str, values: list[Any]) -> list[Any]:
+        """Return the values of a field with this size, such as "nbody"; a plain list if it is of no elements."""
+        if size not in KINDS:
+            return values
+        rows = cls(values)
+        rows.kind = KINDS[size]
+        return rows
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, Element) and at._kind != self.kind:
+            wanted = f"the number of a {self.kind}"
+            if self.kind is None:
+                wanted = "a place or a slice, as a joint's `.qpos` and `.qvel` are"
+            raise TypeError(f"the list is read by {wanted}, not by a {at._kind}: {at!r}")
+        return super().__getitem__(at)
 
 
 class TaskWorld(World):
@@ -67,7 +115,10 @@ class TaskData:
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""
             raise AttributeError(f"world.data.{name} is not known in a task{hint}")
-        x = vars(self)[name] = copied(found, checked)
+        x = copied(found, checked)
+        if isinstance(x, list) and FIELDS[name].shape:
+            x = Rows.of(str(FIELDS[name].shape[0]), x)
+        vars(self)[name] = x
         return x
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,20 +23,22 @@ BASE = 1.0  # metres of ground under the lowest point
 class TerrainGenerator:
     """A grid of terrains: each column has one kind, and its rows are levels, from easy to hard.
 
-    Its fields are named as in Isaac Lab's `TerrainGeneratorCfg`. Rows follow each other along x, columns along y, and
-    the grid's middle is the world's origin. The same fields give the same terrain, to the last bit.
+    Its fields mean what they mean in Isaac Lab's `TerrainGeneratorCfg` with `curriculum=True`; docs/terrain.md lists
+    what differs. Rows follow each other along x, columns along y, and the grid's middle is the world's origin. The same
+    fields give the same terrain, to the last bit.
 
-    sub_terrains: the kinds, each with its `proportion` of the columns.
+    sub_terrains: the kinds, each with its `proportion` of the columns: a sequence, or a dict as in Isaac Lab.
     size: a cell's sides along x and y, metres.
     border_width: width of the level ground around the grid, metres.
     num_rows, num_cols: numbers of levels and of columns.
     horizontal_scale: distance of neighbouring elevations, metres. A face that should be vertical leans over that
         distance.
     vertical_scale: elevations are multiples of it, metres.
-    difficulty_range: difficulty of the first and the last row; those between are evenly spaced.
+    difficulty_range: difficulty of the first and the last row, within 0 and 1; those between are evenly spaced. A
+        single row has the first.
     seed: of the random numbers in all cells.
 
-    Raises ValueError for numbers that make no grid.
+    Raises ValueError for numbers that make no grid, TypeError for sub_terrains that are not kinds.
     """
 
     sub_terrains: tuple[SubTerrain, ...] = KINDS
@@ -51,11 +54,17 @@ class TerrainGenerator:
     def __post_init__(self) -> None:
         for name in ("num_rows", "num_cols"):
             object.__setattr__(self, name, as_count(name, getattr(self, name)))
-        for name in ("sub_terrains", "size", "difficulty_range"):
+        kinds: Any = self.sub_terrains
+        object.__setattr__(self, "sub_terrains", tuple(kinds.values() if isinstance(kinds, Mapping) else kinds))
+        for name in ("size", "difficulty_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("size", "difficulty_range"):
             if len(two := getattr(self, name)) != 2 or not all(map(math.isfinite, two)):
                 raise ValueError(f"{name} must be two finite numbers, not {two}")
+        if min(self.difficulty_range) < 0 or max(self.difficulty_range) > 1:
+            raise ValueError(
+                f"difficulty_range must be within 0 and 1, not {self.difficulty_range}: change the kinds' own ranges"
+            )
         if not (self.horizontal_scale > 0 and self.vertical_scale > 0 and self.border_width >= 0):
             raise ValueError("horizontal_scale and vertical_scale must be above 0, and border_width at least 0")
         for length in (*self.size, self.border_width):
@@ -65,7 +74,15 @@ class TerrainGenerator:
                     f"sides of cells and the border must be whole multiples of horizontal_scale, and sides at least 2 "
                     f"of them: {length} m is {steps:.6g} times {self.horizontal_scale} m"
                 )
-        if not self.sub_terrains or not all(x.proportion >= 0 for x in self.sub_terrains) or not self._total:
+        for kind in self.sub_terrains:
+            if not isinstance(kind, SubTerrain):
+                raise TypeError(f"sub_terrains must be kinds of terrain, such as Flat(), not {kind!r}")
+            if (taken := 2 * kind.border_width + getattr(kind, "platform_width", 0.0)) > min(self.size):
+                raise ValueError(
+                    f"{type(kind).__name__}: platform_width and twice border_width, {taken:g} m together, must fit "
+                    f"into the cell's {min(self.size):g} m"
+                )
+        if not self.sub_terrains or not self._total:
             raise ValueError("sub_terrains must have at least one kind, of proportions above 0 in all")
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -235,7 +235,26 @@ class Task:
             if isinstance(value, float) and value != value:
                 raise ValueError(f"{name} must be a number, not nan")
         for x in fields(self):
-            check_field(x.name, x.type if isinstance(x.type, str) else str(x.type), getattr(self, x.name))
+            self._check_overridden(x)
+            declared = x.type.__name__ if isinstance(x.type, type) else str(x.type)
+            check_field(x.name, declared, getattr(self, x.name))
+
+    def _check_overridden(self, of: Field[Any]) -> None:
+        """Raise TypeError if a class gives a field another default in a way that dataclasses do not see."""
+        if of.default is MISSING:
+            return
+        owner = next((kind for kind in type(self).__mro__ if of.name in vars(kind)), None)
+        value = of.default if owner is None else vars(owner)[of.name]
+        same = value is of.default or (type(value) is type(of.default) and value == of.default)
+        if same or hasattr(value, "__get__"):  # a property, or a slot
+            return
+        assert owner is not None
+        kind = of.type.__name__ if isinstance(of.type, type) else str(of.type)
+        decorated = "" if "__dataclass_fields__" in vars(owner) else ", and @dataclass(frozen=True) above the class"
+        raise TypeError(
+            f"{owner.__name__}.{of.name} = {value!r} would not be used, as {of.name} is a field of the task: write "
+            f"`{of.name}: {kind} = {value!r}`{decorated}"
+        )
 
     def load(self) -> mujoco.MjModel:
         """Load the MuJoCo model. Raises OSError if there is no such file."""

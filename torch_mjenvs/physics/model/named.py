@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ...compiler.scalar import Scalar
 from .enums import JointType
@@ -43,9 +43,19 @@ class Element:
     `qvel`, the slices of its numbers: `world.qpos[m.joint("knee").qpos]`.
     """
 
+    _model: Any  # a `Model`
+    _kind: str
+    id: int
+    name: str
+
     def __init__(self, model: Any, kind: str, number: int, name: str):
-        self._model, self._kind = model, kind  # a `Model`
-        self.id, self.name = number, name
+        vars(self).update(_model=model, _kind=kind, id=number, name=name)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(
+            f"{self._kind} {self.name!r}: {name} cannot be set here. Parameters are changed by set_params, or in a "
+            "task by what `randomize` returns, or `reset` in a Start(parameters=...)"
+        )
 
     def __index__(self) -> int:
         return self.id
