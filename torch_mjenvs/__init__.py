@@ -79,10 +79,6 @@ __all__ = [
     "wrappers",
 ]
 
-register()
-_source.imported()  # records the package's code before anybody can alter it
-
-
 if TYPE_CHECKING:  # what `__getattr__` gives
     from . import adapters as adapters
     from .envs.torchrl import AntEnv as AntEnv
@@ -129,3 +125,7 @@ def _of_torchrl() -> list[str]:
 def __dir__() -> list[str]:
     lazy = ["__version__", "adapters", *(_of_torchrl() if find_spec("torchrl") else ())]
     return [*__all__, *lazy, *(name for name in globals() if name.startswith("__"))]
+
+
+register()
+_source.imported()  # records the package's code before anybody can alter it

@@ -80,6 +80,7 @@ assert names <= set(dir(torch_mjenvs)) and not {"Any", "importlib", "register"} 
 assert not [x for x in ("torchrl", "stable_baselines3", "torch_mjenvs.adapters") if x in sys.modules]
 assert {*torch_mjenvs.adapters.__all__, "__doc__"} <= set(dir(torch_mjenvs.adapters))
 assert "import_module" not in dir(torch_mjenvs.adapters) and "stable_baselines3" not in sys.modules
+assert torch_mjenvs.HopperEnv.__name__ == "HopperEnv" and not torch_mjenvs.compiler.source.is_altered()
 """
     pytest.importorskip("torchrl")
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
