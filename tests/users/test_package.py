@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import torch_mjenvs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SMOKE = """
@@ -84,6 +86,14 @@ assert torch_mjenvs.HopperEnv.__name__ == "HopperEnv" and not torch_mjenvs.compi
 """
     pytest.importorskip("torchrl")
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+
+
+def test_type_checkers_are_told_of_every_task():
+    package, torchrl = ((ROOT / "torch_mjenvs" / name).read_text() for name in ("__init__.py", "envs/torchrl.py"))
+    for name in torch_mjenvs.TASKS:
+        assert name in torch_mjenvs.__all__ and f"    class {name}Env(_NamedEnv): ...\n" in torchrl
+        assert f"    from .envs.torchrl import {name}Env as {name}Env\n" in package
+    assert len(re.findall(r"class \w+\(_NamedEnv\)", torchrl)) == len(torch_mjenvs.TASKS)
 
 
 TYPED = """
