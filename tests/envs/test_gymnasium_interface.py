@@ -22,7 +22,7 @@ from launches import Launches
 from tasks import error, real_env
 
 import torch_mjenvs
-from torch_mjenvs import HalfCheetah, Hopper, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs import HalfCheetah, Hopper, Scale, Shift, Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
@@ -170,6 +170,21 @@ def test_specs_tell_the_limit_and_can_be_written_and_made_from(given, told):
     again = gymnasium.make_vec(spec)
     assert (again.num_envs, again.dtype, again.autoreset_mode) == (2, torch.float64, MODES[1])
     assert again.engine.max_episode_steps == env.engine.max_episode_steps
+
+
+def test_specs_with_draws_can_be_written_and_made_from():
+    draws = {"body_mass": Scale(0.5, 2.0, together=True), "gravity": Shift((0, 0, -1), (0, 0, 1)), "wind": (1, 2)}
+    env = gymnasium.make_vec("TorchHopper-v0", num_envs=2, randomize=draws)
+    again = gymnasium.make_vec(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    expected = draws | {"wind": Scale(1, 2)}
+    for made in (env, again, gymnasium.make_vec(env.spec)):
+        assert made.unwrapped.engine._episode.randomize == expected
+    assert torch.equal(env.reset(seed=0)[0], again.reset(seed=0)[0])
+
+
+def test_arguments_of_many_worlds_are_told_apart_from_a_task_s():
+    with pytest.raises(TypeError, match=r"\['num_envs', 'pixels'\] are arguments of gymnasium.make_vec"):
+        gymnasium.make("TorchHopper-v0", num_envs=2, pixels={})
 
 
 def test_specs_of_one_world_can_be_written_and_made_from():

@@ -90,3 +90,15 @@ def test_gymnasiums_own_conversion_and_a_subclass_of_a_users_are_not_refused():
     pytest.importorskip("array_api_compat")
     env = theirs.ArrayConversion(bare(), env_xp=torch, target_xp=np)
     assert isinstance(theirs.RecordEpisodeStatistics(env).reset(seed=0)[0], np.ndarray)
+
+
+@pytest.mark.parametrize("inside", [wrappers.TorchToNumpy, lambda env: theirs.ArrayConversion(env, torch, np)])
+@pytest.mark.parametrize("name", ["RecordEpisodeStatistics", "NormalizeObservation", "NormalizeReward"])
+def test_wrappers_of_tensors_refuse_arrays_inside(name, inside):
+    with pytest.raises(TypeError, match=f"{name} works on tensors, and .* inside it gives arrays"):
+        getattr(wrappers, name)(inside(bare()))
+
+
+def test_wrappers_of_tensors_take_what_is_made_tensors_again():
+    obs, _ = wrappers.RecordEpisodeStatistics(theirs.NumpyToTorch(wrappers.TorchToNumpy(bare()))).reset(seed=0)
+    assert torch.equal(obs, bare().reset(seed=0)[0])

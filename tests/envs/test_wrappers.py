@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -430,3 +431,14 @@ def test_stock_wrappers(name):
                 real[4]["x_velocity"][real[4]["_x_velocity"]]
             )
     assert ended > N
+
+
+def test_pickled_statistics_count_seconds_from_the_clock_of_the_day(monkeypatch):
+    """Another process, or machine, has another clock."""
+    env = wrappers.RecordEpisodeStatistics(TorchVectorEnv("Hopper", 2, max_episode_steps=2, autoreset_mode="SameStep"))
+    env.reset(seed=0)
+    env.step(torch.zeros(2, 3))
+    held, clock = pickle.dumps(env), time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() - 1e5)
+    *_, info = pickle.loads(held).step(torch.zeros(2, 3))
+    assert info["_episode"].all() and ((info["episode"]["t"] > 0) & (info["episode"]["t"] < 100)).all()

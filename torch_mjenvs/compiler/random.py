@@ -121,13 +121,13 @@ class Random:
         """
         if not 1 <= attempts <= _FORK // _FORKED:
             raise ValueError(f"attempts must be from 1 to {_FORK // _FORKED}, not {attempts}")
-        draws, before = self.fork(), self._drawn
+        draws, before = self.fork(), (self._drawn, self._pair)
 
         def again(i: Any, _: Any) -> Any:
             return draw(draws(number(i) + 1.0))
 
         found = count_while(lambda i, drawn: logical_not(ok(drawn)), again, draw(draws(0)), attempts - 1)
-        if self._drawn != before:
+        if (self._drawn, self._pair) != before:
             raise ValueError(
                 "draw_until hands random numbers to `draw`, new ones for each attempt: draw from those, as in "
                 "lambda r: [r.uniform()], not from the generator outside, which gives the same in every attempt"

@@ -59,8 +59,8 @@ def alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
         x, y = left.pop()
         if x is y or (id(x), id(y)) in seen:
             continue
-        seen.add((id(x), id(y)))
         if isinstance(x, Expr) and isinstance(y, Expr):
+            seen.add((id(x), id(y)))
             if x.op != y.op or len(x.args) != len(y.args):
                 return False
             left += zip(x.args, y.args, strict=True)
