@@ -29,7 +29,7 @@ SECTIONS = {
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
-    "torch_mjenvs.dmc": ["dmc/environment.py"],
+    "torch_mjenvs.dmc": ["dmc"],
     "torch_mjenvs.playground": ["playground"],
     "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],
@@ -37,6 +37,21 @@ SECTIONS = {
     "torch_mjenvs.training.mlp": ["training/mlp.py"],
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported on first use, with its library
+# Classes and aliases in signatures that users need not import, and where they are defined.
+TYPES = {
+    "envs/rollout.py": ["Rollout", "Act", "Observations", "Step"],
+    "envs/randomization.py": ["Bound"],
+    "envs/tasks/base.py": ["Observed", "Shown"],
+    "physics/derivatives.py": ["Linearization"],
+    "physics/transition.py": ["Transition"],
+    "physics/model/named.py": ["Element", "Keyframe"],
+    "compiler/scalar.py": ["Scalar", "Mask"],
+    "vectors.py": ["Vector", "Quaternion"],
+    "controls.py": ["Scalars"],
+    "terrain/kinds.py": ["Range"],
+    "terrain/scan.py": ["Points"],
+    "dmc/environment.py": ["SuiteEnvironment", "Physics"],
+}
 # Bases whose members are shown as members of their subclasses.
 UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
@@ -84,7 +99,26 @@ def _definitions(file: Path) -> dict[str, Definition]:
 
 def page() -> str:
     """The whole text."""
-    return HEAD + "".join(f"\n## {module}\n{''.join(_section(module, places))}" for module, places in SECTIONS.items())
+    sections = (f"\n## {module}\n{''.join(_section(module, places))}" for module, places in SECTIONS.items())
+    return HEAD + "".join(sections) + "\n## Types in signatures\n" + "".join(_types())
+
+
+def _types() -> Iterator[str]:
+    for file, names in TYPES.items():
+        for name in names:
+            node = _definitions(PACKAGE / file).get(name)
+            yield "\n" + "\n\n".join(_entry(node) if node else _alias(name, PACKAGE / file)) + "\n"
+
+
+def _alias(name: str, file: Path) -> Iterator[str]:
+    """What an alias stands for, and the comment beside or above it."""
+    above, value, beside = re.findall(
+        rf"^((?:# .*\n)*){name}(?:: TypeAlias)? = (.*?)(?:  # (.*))?$", file.read_text(), re.MULTILINE
+    )[0]
+    yield f"### `{name}`"
+    yield f"```\n{_wrapped(value)}\n```"
+    if said := " ".join(above.replace("# ", "").split()) or beside:
+        yield f"{said[0].upper()}{said[1:].rstrip('.')}."
 
 
 def _section(module: str, places: list[str]) -> Iterator[str]:
@@ -120,7 +154,7 @@ def _entry(node: Definition) -> Iterator[str]:
     elif fields:
         yield f"```\n{_wrapped(node.name + '(' + ', '.join(map(ast.unparse, fields)) + ')')}\n```"
     named = [x.id for x in node.bases if isinstance(x, ast.Name)]
-    if bases := [x for x in named if x not in ("Task", "Exception") and not x.startswith("_")]:
+    if bases := [x for x in named if x not in ("Task", "Exception", "NamedTuple") and not x.startswith("_")]:
         yield f"Base: `{'`, `'.join(bases)}`" + (", whose arguments it takes too." if fields and made is None else ".")
     names = {ast.unparse(x.target) for x in fields} | (_names(made.args) if made else set())
     yield _text(node, names)

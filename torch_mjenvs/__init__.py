@@ -11,38 +11,65 @@ dm_control's suite, as TorchDMC/hopper-hop-v0, and robots of MuJoCo Playground, 
 """
 
 import importlib.metadata
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from . import controls, dmc, feet, playground, rewards, scalar, terrain, vectors, wrappers
+from . import controls, dmc, feet, physics, playground, rewards, scalar, terrain, vectors, wrappers
+from .checks import MissingExtra, install
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
-from .envs.tasks import registry as _registry
 from .envs.tasks.base import Control, Outcome, Start, Task, World
-from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
+from .envs.tasks.registry import (
+    TASKS,
+    Ant,
+    HalfCheetah,
+    Hopper,
+    Humanoid,
+    HumanoidStandup,
+    InvertedDoublePendulum,
+    InvertedPendulum,
+    Pusher,
+    Reacher,
+    Swimmer,
+    Walker2d,
+)
 from .physics.model.model import UnsupportedModel
 from .policy import Policy, pretrained
 from .rendering.simulation import Simulation
 
 __all__ = [
+    "TASKS",
+    "Ant",
     "Control",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
     "Normal",
     "Outcome",
     "Policy",
+    "Pusher",
+    "Reacher",
     "Scale",
     "Shift",
     "Simulation",
     "Start",
+    "Swimmer",
     "Task",
     "TorchEnv",
     "TorchVectorEnv",
     "Uniform",
     "UnsupportedModel",
+    "Walker2d",
     "World",
     "controls",
     "dmc",
     "feet",
+    "physics",
     "playground",
     "pretrained",
     "rewards",
@@ -51,25 +78,54 @@ __all__ = [
     "vectors",
     "wrappers",
 ]
-__all__ += _registry.__all__
+
+if TYPE_CHECKING:  # what `__getattr__` gives
+    from . import adapters as adapters
+    from .envs.torchrl import AntEnv as AntEnv
+    from .envs.torchrl import HalfCheetahEnv as HalfCheetahEnv
+    from .envs.torchrl import HopperEnv as HopperEnv
+    from .envs.torchrl import HumanoidEnv as HumanoidEnv
+    from .envs.torchrl import HumanoidStandupEnv as HumanoidStandupEnv
+    from .envs.torchrl import InvertedDoublePendulumEnv as InvertedDoublePendulumEnv
+    from .envs.torchrl import InvertedPendulumEnv as InvertedPendulumEnv
+    from .envs.torchrl import PusherEnv as PusherEnv
+    from .envs.torchrl import ReacherEnv as ReacherEnv
+    from .envs.torchrl import SwimmerEnv as SwimmerEnv
+    from .envs.torchrl import TorchRLEnv as TorchRLEnv
+    from .envs.torchrl import Walker2dEnv as Walker2dEnv
+
+    __version__: str
+
+else:
+
+    def __getattr__(name):
+        """Import `adapters`, or TorchRL's environments, `TorchRLEnv`, `HumanoidEnv` and so on, when first asked for.
+
+        Raises MissingExtra if TorchRL is not installed. `__version__` is that of the installed package.
+        """
+        if name == "__version__":
+            return importlib.metadata.version(__name__)
+        if name == "adapters":
+            return importlib.import_module(".adapters", __name__)
+        if name not in _of_torchrl():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            from .envs import torchrl
+        except ModuleNotFoundError as error:
+            if error.name not in ("torchrl", "tensordict"):
+                raise
+            raise MissingExtra(f"{name} needs TorchRL: {install('torchrl')}", name=error.name) from error
+        return getattr(torchrl, name)
+
+
+def _of_torchrl() -> list[str]:
+    return ["TorchRLEnv", *(f"{name}Env" for name in TASKS)]
+
+
+def __dir__() -> list[str]:
+    lazy = ["__version__", "adapters", *(_of_torchrl() if find_spec("torchrl") else ())]
+    return [*__all__, *lazy, *(name for name in globals() if name.startswith("__"))]
+
 
 register()
 _source.imported()  # records the package's code before anybody can alter it
-
-
-def __getattr__(name: str) -> Any:
-    """Import TorchRL's environments, `TorchRLEnv`, `HumanoidEnv` and so on, when one is first asked for.
-
-    Raises ImportError if TorchRL is not installed. `__version__` is that of the installed package.
-    """
-    if name == "__version__":
-        return importlib.metadata.version(__name__)
-    if name != "TorchRLEnv" and name.removesuffix("Env") not in _registry.TASKS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from .envs import torchrl
-    except ModuleNotFoundError as error:
-        if error.name not in ("torchrl", "tensordict"):
-            raise
-        raise ImportError(f"{name} needs TorchRL: pip install '.[torchrl]', in the checkout of torch_mjenvs") from error
-    return getattr(torchrl, name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 
 from torch import OutOfMemoryError
+
+from .checks import MissingExtra, install
 
 # Modules are imported when their command is given: training needs libraries that listing does not.
 COMMANDS = {
@@ -27,16 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = "\n".join(f"  {name:8}{about}" for name, (_, about) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="torch_mjenvs",
-        usage="torch_mjenvs COMMAND [--help] ...",
+        usage="torch_mjenvs COMMAND [--help] ...\n       torch_mjenvs --version",
         description=f"Train MuJoCo robots, thousands at a time, and watch them.\n\ncommands:\n{rows}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="torch_mjenvs COMMAND --help says what a command takes.",
     )
     parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    if not (sys.argv[1:] if arguments is None else arguments):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
+    if [*arguments] == ["--version"]:
+        print(f"torch_mjenvs {importlib.metadata.version('torch_mjenvs')}")
+        return
     given = parser.parse_args(arguments)
     module, _ = COMMANDS[given.command]
     sys.path.append(os.getcwd())  # where users' own tasks are; `python -m` looks there, the installed command does not
@@ -46,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("filelock", "matplotlib", "tqdm"):
             raise
-        text = f"{given.command} needs {missing}: pip install '.[train]', in the checkout of torch_mjenvs"
-        raise SystemExit(text) from error
+        raise SystemExit(f"{given.command} needs {missing}: {install('train')}") from error
     try:
         found.main(given.rest)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except MissingExtra as error:
+        raise SystemExit(str(error)) from error
     except (MemoryError, OutOfMemoryError) as error:  # of the machine, or of its GPU
         raise SystemExit(str(error) or "there is not enough memory") from error
 

@@ -19,6 +19,15 @@ from .memory import available
 LARGEST = 2**31 - 1  # of what is counted in the kernels' int32: worlds, steps
 
 
+class MissingExtra(ModuleNotFoundError):
+    """Raised where an extra of this package is not installed. The message says how to install it."""
+
+
+def install(extra: str) -> str:
+    """Return how to install an extra of this package, for messages."""
+    return f"pip install '.[{extra}]', in the checkout of torch_mjenvs"
+
+
 def as_count(name: str, x: Any, least: int = 1) -> int:
     """Read x as a whole number from `least` to LARGEST. Raises ValueError."""
     kind = {0: "whole number from 0 on", 1: "positive whole number"}.get(least, f"whole number from {least} on")

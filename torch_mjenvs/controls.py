@@ -20,7 +20,7 @@ from .scalar import Scalar, absolute, clip, maximum
 
 __all__ = ["delayed", "offset", "pd", "queued", "rate_limited", "rescaled"]
 
-Scalars = Sequence[Scalar]
+Scalars = Sequence[Scalar]  # a number for each joint or actuator
 
 
 def rescaled(action: Scalars, ranges: Sequence[Sequence[Scalar]]) -> list[Scalar]:

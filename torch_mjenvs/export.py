@@ -17,11 +17,12 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
+from .checks import MissingExtra, install
 from .envs.parts import Parts, Tree
 
 FORMATS = (".onnx", ".npz", ".pt", ".ts")
 INPUT, OUTPUT, METADATA = "obs", "actions", "metadata.json"
-NEEDS = "needs onnx and onnxscript: pip install '.[export]', in the checkout of torch_mjenvs"
+NEEDS = f"needs onnx and onnxscript: {install('export')}"
 
 
 def check_format(path: str | os.PathLike[str]) -> Path:
@@ -99,20 +100,23 @@ def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
 def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Path) -> None:
     """Write a module as ONNX, from `obs` (batch, inputs) to `actions` (batch, A), both float32, for any batch.
 
-    Each entry of `metadata` is one of the file's: a string as it is, all else as JSON. Raises ImportError without the
-    libraries that torch needs.
+    Each entry of `metadata` is one of the file's: a string as it is, all else as JSON. Raises MissingExtra without the
+    libraries that torch needs, or with an onnxscript too old for it.
     """
     try:
         import onnx
         import onnxscript  # noqa: F401 (torch imports it)
-    except ImportError as error:
-        raise ImportError(f"to export a policy as ONNX {NEEDS}") from error
-    with warnings.catch_warnings(), _quiet("torch.onnx"):
-        warnings.simplefilter("ignore")  # torch's warnings about its own code
-        program: Any = torch.onnx.export(
-            network.eval(), (torch.zeros(2, inputs),), dynamo=True, verbose=False, input_names=[INPUT],
-            output_names=[OUTPUT], dynamic_shapes=({0: torch.export.Dim("batch")},),
-        )  # fmt: skip
+
+        with warnings.catch_warnings(), _quiet("torch.onnx"):
+            warnings.simplefilter("ignore")  # torch's warnings about its own code
+            program: Any = torch.onnx.export(
+                network.eval(), (torch.zeros(2, inputs),), dynamo=True, verbose=False, input_names=[INPUT],
+                output_names=[OUTPUT], dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )  # fmt: skip
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("onnx", "onnxscript"):
+            raise
+        raise MissingExtra(f"to export a policy as ONNX {NEEDS}", name=error.name) from error
     model = program.model_proto
     texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in metadata.items()}
     onnx.helper.set_model_props(model, texts)

@@ -96,7 +96,7 @@ class Policy(nn.Module):
 
         Raises ValueError for another kind of file and for a space of another size, FileNotFoundError if there is no
         such folder, FileExistsError if the file is a run's policy or checkpoint, which only this package reads,
-        and ImportError without the extra `export`, which ONNX needs.
+        and MissingExtra without the extra `export`, which ONNX needs.
         """
         from . import export
 

@@ -38,8 +38,8 @@ __all__ = [
     "yaw",
 ]
 
-Vector = Sequence[Scalar]
-Quaternion = Sequence[Scalar]
+Vector = Sequence[Scalar]  # of any length
+Quaternion = Sequence[Scalar]  # four numbers, w first
 
 TURN = 6.283185307179586  # 2 pi
 

@@ -104,6 +104,7 @@ def test_arguments_are_dm_controls() -> None:
     assert [*env.reset().observation] == ["observations"] and env.env.engine.max_episode_steps == 25
     other = theirs.suite.load("cartpole", "balance", {"time_limit": 1}, {"n_sub_steps": 4, "flat_observation": True})
     assert other.observation_spec()["observations"].shape == env.observation_spec()["observations"].shape[1:]
+    assert repr(env) == f"SuiteEnvironment({env.env!r})"
     half = torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"control_timestep": 0.02})
     assert half.env.engine.max_episode_steps == 500
     endless = torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"time_limit": float("inf")})

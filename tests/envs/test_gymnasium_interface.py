@@ -649,3 +649,14 @@ def test_gradients_of_observations_that_a_step_has_overwritten_are_refused():
         else:
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 loss.backward()
+
+
+@pytest.mark.cpu
+def test_it_shows_what_it_is():
+    vector, single = TorchVectorEnv(Hopper(), 2, device="cpu"), TorchEnv(Hopper())
+    what = "num_envs=2, device=cpu, dtype=torch.float32"
+    assert repr(vector) == f"TorchVectorEnv(Hopper, {what})" and repr(vector.engine) == f"Engine(Hopper, {what})"
+    assert repr(single) == "TorchEnv(Hopper, device=cpu, dtype=torch.float64)"
+    made = gymnasium.make_vec("TorchHopper-v0", num_envs=2, device="cpu")
+    assert repr(made) == f"TorchVectorEnv(TorchHopper-v0, {what})"
+    assert repr(RescaleAction(vector, -1.0, 1.0)) == f"<RescaleAction, {vector!r}>"

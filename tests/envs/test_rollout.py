@@ -13,7 +13,7 @@ from launches import Launches, RecordedGraph, record_graphs
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs import engine
-from torch_mjenvs.envs.rollout import Policy, Rollout, Waiting
+from torch_mjenvs.envs.rollout import Act, Rollout, Waiting
 from torch_mjenvs.training.networks import Replayed
 
 N, T = 16, 10
@@ -140,7 +140,7 @@ def captures(monkeypatch) -> list:
     return record_graphs(monkeypatch)
 
 
-def captured(env: TorchVectorEnv, policy: Policy, steps: int) -> Rollout:
+def captured(env: TorchVectorEnv, policy: Act, steps: int) -> Rollout:
     env.engine._ahead = None  # as on a GPU
     rollout = env.capture(policy, steps)
     rollout._device = torch.device("cuda:1")

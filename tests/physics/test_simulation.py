@@ -636,3 +636,16 @@ def test_a_copy_goes_on_from_where_its_original_is(how):
         torch.testing.assert_close(getattr(twin, name), getattr(sim, name), rtol=0, atol=0)
     twin.qpos += 1.0
     assert (twin.qpos != sim.qpos).all()
+
+
+def test_it_shows_what_it_is_and_lists_its_tensors():
+    xml = "<mujoco model='ball'><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    sim = Simulation(xml, 2, device="cpu", outputs=("xpos",), inputs=("xfrc_applied",))
+    assert repr(sim) == "Simulation('ball', 2, device=cpu, dtype=torch.float32)"
+    assert {"qpos", "xpos", "xfrc_applied", "step"} <= set(dir(sim)) and not {"act", "cvel"} & set(dir(sim))
+    assert all(hasattr(sim, name) for name in dir(sim))
+    for wrong, right in {"qposs": "qpos", "xfrc_aplied": "xfrc_applied", "steps": "step", "cvell": "cvel"}.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{wrong}'; did you mean '{right}'"):
+            getattr(sim, wrong)
+        with pytest.raises(AttributeError, match=f"did you mean '{right}'"):
+            setattr(sim, wrong, 1.0)

@@ -365,12 +365,19 @@ def test_what_does_not_fit_is_refused(name):
 
 @pytest.mark.parametrize("name", adapters.LIBRARIES)
 def test_without_the_library_it_says_what_to_install(name, monkeypatch):
-    library, package = adapters.LIBRARIES[name]
+    library, extra = adapters.LIBRARIES[name]
     monkeypatch.delitem(sys.modules, f"torch_mjenvs.adapters.{library}", raising=False)
     for module in [library, *(x for x in sys.modules if x.startswith(f"{library}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=f"{name} needs {library}: pip install {package}"):
+    with pytest.raises(ImportError, match=rf"{name} needs {library}: pip install '\.\[{extra}\]'"):
         getattr(adapters, name)
+
+
+@pytest.mark.parametrize("name", adapters.LIBRARIES)
+def test_each_shows_what_is_inside(name):
+    ours = adapter(name)
+    env = make({"TianshouVectorEnv": DISABLED, "SkrlVecEnv": NEXT_STEP}.get(name, SAME_STEP))
+    assert repr(ours(env)) == f"{name}({env!r})" and "Hopper" in repr(env)
 
 
 def test_there_is_no_other_adapter():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import re
 import sys
@@ -187,10 +188,66 @@ def test_the_commands_are_told(capsys):
             main(arguments)
         assert stop.value.code == code
     said = capsys.readouterr()
+    main(["--version"])
+    assert capsys.readouterr().out == f"torch_mjenvs {torch_mjenvs.__version__}\n"
     assert all("watch a trained policy" in x for x in said) and "invalid choice: 'fly'" in said.err
     with pytest.raises(SystemExit):
         main(["play", "--help"])
     assert "torch_mjenvs play" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train"], "--num-envs NUM_ENVS number of worlds; default 1,024"),
+        (["train"], "--total-steps TOTAL_STEPS frames to train on; default 10,000,000"),
+        (["train"], f"in {runs.EVALUATED} episodes each time; default 10"),
+        (["train"], "Other algorithms, by --algorithm: SAC."),
+        (["train", "--algorithm", "sac"], "--num-envs NUM_ENVS number of worlds; default 64"),
+        (["train", "--algorithm", "sac"], "Other algorithms, by --algorithm: PPO."),
+        (["play"], f"default {play.LARGEST}, fewer for more than 4"),
+        (["score"], "default cpu"),
+        (["bench"], "default TorchHalfCheetah-v0 TorchWalker2d-v0"),
+    ],
+)
+def test_help_tells_defaults(arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--gamma", "2"],
+        ["train", "--algorithm", "trpo"],
+        ["train", "--reset-noise", "1"],
+        ["play", "TorchHopper", "--out", "film.avi"],
+        ["export", "TorchHopper", "policy.avi"],
+        ["score", "TorchHopper", "--episodes", "0"],
+        ["bench", "--seconds", "0"],
+    ],
+)
+def test_a_mistaken_flag_is_one_line(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    said = capsys.readouterr().err
+    assert stop.value.code == 2 and said.startswith(f"torch_mjenvs {arguments[0]}: error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "env_id", "extra"),
+    [("dm_control", "TorchDMC/walker-walk-v0", "dmc"), ("mujoco_playground", "TorchGo1Joystick-v0", "playground")],
+)
+@pytest.mark.parametrize("command", [["train", "--env"], ["bench", "--env"], ["score"], ["play"], ["export"]])
+def test_the_extra_that_has_a_tasks_models_is_named(command, package, env_id, extra, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *of: None if name == package else there(name, *of))
+    file = ["walker.npz"] if command == ["export"] else []
+    with pytest.raises(SystemExit, match=rf"pip install '\.\[{extra}\]', in the checkout of torch_mjenvs$"):
+        main([*command, env_id, *file])
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gymnasium.spaces import Box
 
 from torch_mjenvs import Policy, pretrained
 from torch_mjenvs.__main__ import main
+from torch_mjenvs.checks import MissingExtra
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -189,6 +190,17 @@ def test_without_onnx_the_extra_is_named(missing, grouped, tmp_path, monkeypatch
     with pytest.raises(ImportError, match=r"needs onnx and onnxscript: pip install '.\[export\]'"):
         grouped.export(tmp_path / "x.onnx")
     assert not (tmp_path / "x.onnx").exists()
+
+
+def test_an_onnxscript_too_old_for_torch_is_named_too(grouped, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript")
+
+    def old(*args: object, **options: object) -> None:
+        raise ModuleNotFoundError("", name="onnxscript._framework_apis.torch_2_99")
+
+    monkeypatch.setattr(torch.onnx, "export", old)
+    with pytest.raises(MissingExtra, match=r"needs onnx and onnxscript: pip install '.\[export\]'"):
+        grouped.export(tmp_path / "x.onnx")
 
 
 def test_the_command_tells_the_bounds_and_the_fields(tmp_path, capsys):

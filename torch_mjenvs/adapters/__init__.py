@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..checks import MissingExtra, install
 
 if TYPE_CHECKING:
     from .rl_games import RlGamesVecEnv
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RlGamesVecEnv", "RslRlVecEnv", "SB3VecEnv", "SkrlVecEnv", "TianshouVectorEnv"]
 
-# The module here, which is named like the library's own, and what pip calls the library.
+# The module here, which is named like the library's own, and the extra with the library.
 LIBRARIES = {
     "RlGamesVecEnv": ("rl_games", "rl-games"),
-    "RslRlVecEnv": ("rsl_rl", "rsl-rl-lib"),
-    "SB3VecEnv": ("stable_baselines3", "stable-baselines3"),
-    "SkrlVecEnv": ("skrl", "skrl"),
+    "RslRlVecEnv": ("rsl_rl", "libraries"),
+    "SB3VecEnv": ("stable_baselines3", "libraries"),
+    "SkrlVecEnv": ("skrl", "libraries"),
     "TianshouVectorEnv": ("tianshou", "tianshou"),
 }
 for _name, (_library, _) in LIBRARIES.items():
@@ -34,14 +36,20 @@ for _name, (_library, _) in LIBRARIES.items():
         __all__.remove(_name)  # `import *` is to take what is here
 
 
-def __getattr__(name: str) -> Any:
-    if name not in LIBRARIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    library, package = LIBRARIES[name]
-    try:
-        module = import_module(f".{library}", __name__)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != library:
-            raise
-        raise ImportError(f"{name} needs {library}: pip install {package}") from error
-    return getattr(module, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in LIBRARIES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        library, extra = LIBRARIES[name]
+        try:
+            module = import_module(f".{library}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] != library:
+                raise
+            raise MissingExtra(f"{name} needs {library}: {install(extra)}", name=error.name) from error
+        return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

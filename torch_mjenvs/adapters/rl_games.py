@@ -54,6 +54,9 @@ class RlGamesVecEnv(IVecEnv):
         self.observation_space = space if isinstance(space, Box) else self._groups.space("policy")
         self.action_space = env.single_action_space
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.env!r})"
+
     @classmethod
     def register(cls, name: str, make: Callable[..., VectorEnv]) -> None:
         """Register `make(num_envs, **env_config)` with rl_games under this name."""

@@ -46,6 +46,9 @@ class RslRlVecEnv(VecEnv):
         self._groups = Groups(env)
         self.reset(seed)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.env!r})"
+
     def reset(self, seed: int | None = None) -> tuple[TensorDict, dict[str, Any]]:
         """Start new episodes in all worlds; return their observations, and no extras. rsl_rl itself never calls it."""
         self._obs = self._named(self.env.reset(seed=seed)[0])

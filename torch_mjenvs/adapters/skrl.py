@@ -51,6 +51,9 @@ class SkrlVecEnv(Wrapper):
         self._rows: dict[str, torch.Tensor] | None = None
         self._info: dict[str, Any] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._env!r})"
+
     @property
     def observation_space(self) -> Box:
         """The space of one world's observation, (D,)."""

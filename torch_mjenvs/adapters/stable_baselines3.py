@@ -69,6 +69,9 @@ class SB3VecEnv(VecEnv):
         self._shown = parts_of(space)
         super().__init__(env.num_envs, space, env.single_action_space)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.env!r})"
+
     def _to_numpy(self, obs: Any) -> Any:
         """Return observations as NumPy arrays, by name if they have names; of groups, what the policy sees."""
         rows: torch.Tensor = self._parts.join(obs[POLICY] if self._group else obs)

@@ -53,6 +53,9 @@ class TianshouVectorEnv(BaseVectorEnv):
         self.waiting_id: list[int] = []
         self.ready_id = list(range(self.env_num))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.env!r})"
+
     def _refuse_what_keeps(self) -> None:
         for layer in layers(self.env):
             if layer is not self._bare and (not isinstance(layer, TorchVectorWrapper) or layer._state()):

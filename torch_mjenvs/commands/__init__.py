@@ -12,6 +12,7 @@ from typing import Any, cast
 from gymnasium.spaces import Box
 
 from ..policy import Policy, pretrained, pretrained_ids
+from ..training.flags import Parser
 from ..training.task_flags import add_fields, arguments, parse, task_behind
 from ..training.worlds import make, task_id, task_ids
 
@@ -123,5 +124,4 @@ def _task_of(policy: Policy) -> str:
 
 def parser(name: str, description: str, add_help: bool = True) -> argparse.ArgumentParser:
     """Return an empty argument parser for the command `torch_mjenvs NAME`; without help, for `acting` to add it."""
-    prog = f"torch_mjenvs {name}"
-    return argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False, add_help=add_help)
+    return Parser(f"torch_mjenvs {name}", description, add_help)

@@ -21,7 +21,7 @@ TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "An
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs bench`: print the steps a second of some tasks, and of their originals beside them."""
     p = parser("bench", "Steps a second under random actions, with observation, reward and autoreset.")
-    p.add_argument("--env", nargs="+", type=task_id, default=TASKS, help="ids of tasks; default five of Gymnasium's")
+    p.add_argument("--env", nargs="+", type=task_id, default=TASKS, help=f"ids of tasks; default {' '.join(TASKS)}")
     p.add_argument("--num-envs", type=count, default=4096, help="number of worlds; default 4096")
     p.add_argument("--seconds", type=positive, default=2.0, help="how long to measure each number; default 2")
     p.add_argument("--device", type=device, help="default: the GPU if there is one, else the CPU")

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     policy.env_id, policy.task = found.env_id, found.fields
     try:
         policy.export(args.file, found.action_space)
-    except (ImportError, OSError) as error:
+    except OSError as error:
         raise SystemExit(str(error)) from error
     print(args.file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import sys
@@ -14,6 +15,7 @@ import gymnasium
 import mujoco
 import torch
 
+from ..checks import install
 from ..envs.camera import endless_floors
 from ..envs.parts import mapped
 from ..envs.tasks.registry import make_task
@@ -35,14 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs play`: show a trained policy in a window, or write a film or picture of it."""
     p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.", False)
     add_policy(p)
-    p.add_argument("--out", type=Path, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
+    p.add_argument("--out", type=_film, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
     p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture; default 1")
     p.add_argument("--seconds", type=positive, default=10.0, help="simulated seconds; default 10")
-    p.add_argument("--size", type=count, help="the width of each world, in pixels")
+    p.add_argument("--size", type=count, help=f"pixels in a world's width; default {LARGEST}, fewer for more than 4")
     p.add_argument("--seed", type=seed, default=0, help="of the worlds' random numbers; default 0")
     args, found = acting(p, arguments)
-    if args.out and args.out.suffix not in FORMATS:
-        raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
     if args.out and not args.out.parent.is_dir():
         raise SystemExit(f"there is no folder {args.out.parent}")
     try:
@@ -52,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             record(args.out or Path("play.gif"), found, args.worlds, args.seconds, args.size, args.seed)
     except RuntimeError as error:  # no OpenGL; on macOS, a window needs to be run by mjpython
         raise SystemExit(str(error)) from error
+
+
+def _film(text: str) -> Path:
+    if Path(text).suffix not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{text} must end in one of {', '.join(FORMATS)}")
+    return Path(text)
 
 
 def has_display() -> bool:
@@ -151,5 +157,4 @@ def writer(out: Path, seconds: float) -> Any:
     try:
         return imageio.get_writer(out, fps=1 / seconds, macro_block_size=2)
     except (ImportError, ValueError) as error:
-        text = "an .mp4 needs pip install '.[video]', in the checkout of torch_mjenvs; a .gif needs nothing more"
-        raise SystemExit(text) from error
+        raise SystemExit(f"an .mp4 needs {install('video')}; a .gif needs nothing more") from error

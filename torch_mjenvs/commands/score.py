@@ -15,9 +15,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_policy(p)
     p.add_argument("--episodes", type=count, default=100, help="episodes of each score; default 100")
     p.add_argument("--seed", type=seed, default=1, help="of the worlds' random numbers; default 1")
-    p.add_argument(
-        "--device", type=device, default="cpu", help="for the Torch task and the policy; the original runs on the CPU"
-    )
+    text = "for the Torch task and the policy; default cpu, where the original always runs"
+    p.add_argument("--device", type=device, default="cpu", help=text)
     args, found = acting(p, arguments)
     policy = found.policy.to(args.device)
     show(scores(policy, found.env_id, args.episodes, args.device, args.seed, found.fields))

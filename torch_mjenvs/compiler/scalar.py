@@ -23,8 +23,8 @@ import torch
 from . import math as _traced
 from .expr import Expr, current, is_tracing, node, type_of
 
-Scalar: TypeAlias = float | torch.Tensor | Expr
-Mask: TypeAlias = bool | torch.Tensor | Expr
+Scalar: TypeAlias = float | torch.Tensor | Expr  # a number; an Expr of a kernel that is being recorded
+Mask: TypeAlias = bool | torch.Tensor | Expr  # whether something holds
 _Either = TypeVar("_Either", Mask, Scalar)
 
 

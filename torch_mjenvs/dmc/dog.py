@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import mujoco
@@ -119,11 +119,12 @@ class DogFetch(Dog):
         """Begin an episode as `Dog` does, with a ball that flies towards the middle, and up."""
         start, ball = super().reset(m, rng, world), m.joint("ball_root")
         reach, azimuth = 0.75 * m.geom("floor").size[0], rng.uniform(0.0, 2 * math.pi)
-        start.qpos[ball.qpos.start : ball.qpos.start + 3] = [reach * sin(azimuth), reach * cos(azimuth), 0.05]
+        qpos, qvel = [*start.qpos], [*start.qvel]
+        qpos[ball.qpos.start : ball.qpos.start + 3] = [reach * sin(azimuth), reach * cos(azimuth), 0.05]
         up, speed = sqrt(2.0 * -m.gravity[2] * rng.uniform(0.0, 3.0)), rng.uniform(0.0, 5.0)
         inwards = [-sin(azimuth) + 0.05 * rng.normal(), -cos(azimuth) + 0.05 * rng.normal()]
-        start.qvel[ball.qvel.start : ball.qvel.start + 3] = [*(speed * x for x in inwards), up]
-        return start
+        qvel[ball.qvel.start : ball.qvel.start + 3] = [*(speed * x for x in inwards), up]
+        return replace(start, qpos=qpos, qvel=qvel)
 
     def observe(self, m: Model, world: World) -> dict[str, Any]:
         d, head = world.data, m.site("head")

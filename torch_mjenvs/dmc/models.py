@@ -9,19 +9,19 @@ from xml.etree import ElementTree
 
 import mujoco
 
+from ..checks import MissingExtra, install
+
 INCLUDED = ("./common/materials.xml", "./common/skybox.xml", "./common/visual.xml")
 
 
 def suite_folder() -> Path:
     """Return the folder of dm_control's suite, which is found without importing it: that takes seconds, and may fail.
 
-    Raises ImportError if dm_control is not installed.
+    Raises MissingExtra if dm_control is not installed.
     """
     found = importlib.util.find_spec("dm_control")
     if found is None or not found.submodule_search_locations:
-        raise ImportError(
-            "the models of these tasks are dm_control's: pip install '.[dmc]', in the checkout of torch_mjenvs"
-        )
+        raise MissingExtra(f"the models of these tasks are dm_control's: {install('dmc')}", name="dm_control")
     return Path(found.submodule_search_locations[0]) / "suite"
 
 

@@ -278,8 +278,9 @@ class Contract:
 
     def observation(self, shapes: Tree) -> Observation:
         """Return the observation of these shapes, with the task's tables of noise and history."""
+        task: Any = self.task  # of whose tables type checkers do not know
         try:
-            return Observation.of(shapes, self.task.noise, self.task.history)
+            return Observation.of(shapes, task.noise, task.history)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{type(self.task).__name__}.{error}") from error
 

@@ -168,6 +168,10 @@ class Engine(Varied):
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(draw_seed())
 
+    def __repr__(self) -> str:
+        name = type(self.task).__name__
+        return f"Engine({name}, num_envs={self.num_envs}, device={self.device}, dtype={self.dtype})"
+
     def _allocate_outputs(self) -> PackedOutputs:
         numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS
         sizes = {b.name: b.size for b in self.layout.buffers()}
@@ -438,10 +442,10 @@ class Engine(Varied):
     @exclusive
     def set_state(
         self,
-        qpos: torch.Tensor,
-        qvel: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        act: torch.Tensor | None = None,
+        qpos: torch.Tensor | np.ndarray | Sequence[Any],
+        qvel: torch.Tensor | np.ndarray | Sequence[Any],
+        mask: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
+        act: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
     ) -> None:
         """Set the state of worlds, like Gymnasium's `MujocoEnv.set_state`: qpos (N, nq), qvel (N, nv) and act (N, na).
 

@@ -21,8 +21,8 @@ class Draw:
     Each number of the parameter gets a draw of its own; with `together` all of them share one.
     """
 
-    low: Any
-    high: Any
+    low: Bound
+    high: Bound
     together: bool = False
 
     def __post_init__(self) -> None:
@@ -58,21 +58,36 @@ class Draw:
 
 
 class Scale(Draw):
-    """Multiply the model's numbers by numbers drawn uniformly from `low` to `high`."""
+    """Multiply the model's numbers by numbers drawn uniformly from `low` to `high`.
+
+    low, high: a number for all of the parameter's, or nested lists of them that fit its shape as in NumPy.
+    together: False draws for each number of the parameter anew; True draws once, for a place between `low` and `high`
+        that all its numbers share.
+    """
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return x * by
 
 
 class Shift(Draw):
-    """Add numbers drawn uniformly from `low` to `high` to the model's."""
+    """Add numbers drawn uniformly from `low` to `high` to the model's.
+
+    low, high: a number for all of the parameter's, or nested lists of them that fit its shape as in NumPy.
+    together: False draws for each number of the parameter anew; True draws once, for a place between `low` and `high`
+        that all its numbers share.
+    """
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return x + by
 
 
 class Uniform(Draw):
-    """Replace the model's numbers by numbers drawn uniformly from `low` to `high`."""
+    """Replace the model's numbers by numbers drawn uniformly from `low` to `high`.
+
+    low, high: a number for all of the parameter's, or nested lists of them that fit its shape as in NumPy.
+    together: False draws for each number of the parameter anew; True draws once, for a place between `low` and `high`
+        that all its numbers share.
+    """
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return by

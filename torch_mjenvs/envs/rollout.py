@@ -18,8 +18,10 @@ from .episode_log import of_last_step
 from .parts import Parts, leaves
 
 Observations = Any  # a tensor (N, D); of a task that names them, a dict of tensors (N, ...), or of such dicts
-Policy = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
-Step = tuple[Observations, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
+# Observations (N, D), or by name, to actions (N, A); or to a tuple of these and further tensors (N, ...) by name.
+Act = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+# Observations, rewards (N,), terminated and truncated (N,) bool, and info, as of Gymnasium's `step`.
+Step = tuple[Observations, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
 AllSteps = Callable[[Sequence[Callable[[int], None]], Mapping[str, torch.Tensor]], Callable[[], None]]
 OBSERVATIONS = frozenset(("obs", "next_obs", "final_obs"))
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
@@ -99,7 +101,7 @@ class Rollout:
         self,
         engine: Engine,
         check: Callable[[], None],
-        policy: Policy,
+        policy: Act,
         steps: int,
         parts: Parts | None = None,
         around: Around | None = None,

@@ -102,6 +102,10 @@ class TorchEnv(gymnasium.Env):
         vars(self).update(state)
         self.model, self._values = self.engine.mjmodel, self.engine.buffers["info"][:, :1]
 
+    def __repr__(self) -> str:
+        name = self.spec.id if self.spec else type(self.engine.task).__name__
+        return f"{type(self).__name__}({name}, device={self.device}, dtype={self.dtype})"
+
     @property
     def spec(self) -> EnvSpec | None:
         """The EnvSpec that `gymnasium.make` made this from; None without `make`."""
@@ -190,7 +194,9 @@ class TorchEnv(gymnasium.Env):
         return self._observation(), self._info(self.engine.layout.reset_info)
 
     @exclusive
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: torch.Tensor | np.ndarray | Sequence[Any]
+    ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step the world under an action (A,).
 
         Returns observation, (D,) or by name, reward, terminated, truncated (by the task alone: `gymnasium.make` adds

@@ -51,7 +51,7 @@ class _Observations(TorchVectorWrapper):
         return self._shown(obs), info
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with changed observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         if self._same_step:
@@ -178,7 +178,7 @@ class FrameStackObservation(_Observations):
         return self._shown(obs), info
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with stacks for observations, final ones too."""
         restarting = self._restarting()
         obs, reward, terminated, truncated, info = self.env.step(actions)
@@ -247,7 +247,7 @@ class ObservationNoise(_Observations):
         if seed is None:
             return
         given = as_seeds(seed, self.num_envs)
-        first = self.unwrapped.engine.first_world  # type: ignore[attr-defined]
+        first = self.unwrapped.engine.first_world
         seeds = [given] * self.num_envs if isinstance(given, int) else given
         numbers = torch.arange(first, first + self.num_envs, device="cpu")
         if not isinstance(given, int):  # each world is like a single one with its seed
@@ -269,7 +269,7 @@ class ObservationNoise(_Observations):
         return self._shown(obs), info
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with noisy observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         self._count.add_(1)
@@ -308,7 +308,7 @@ class TransformReward(TorchVectorWrapper):
         self.func = func
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with changed rewards."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         changed = self.func(reward)
@@ -350,7 +350,7 @@ class ClipAction(TorchVectorWrapper):
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment under the clipped actions (N, A)."""
         shape = (self.num_envs, *self._low.shape)
         return self.env.step(as_tensor("actions", actions, shape, self.device).clamp(self._low, self._high))
@@ -382,7 +382,7 @@ class ActionDelay(TorchVectorWrapper):
         self._waiting.masked_fill_(worlds.view(-1, *[1] * (self._waiting.ndim - 1)), 0.0)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment under the actions of `delay` steps ago, and keep these actions (N, A) for later."""
         actions = as_tensor("actions", actions, (self.num_envs, *self._width), self.device)
         restarting = self._restarting()

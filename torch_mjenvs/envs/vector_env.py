@@ -28,7 +28,7 @@ from .entries import BAD_STATE
 from .observation import as_form
 from .pixels import Pixels
 from .pixels import as_options as as_pixels
-from .rollout import Around, Observations, Policy, Rollout, Step
+from .rollout import Act, Around, Observations, Rollout, Step
 from .spaces import action_space, observation_space, parts_of
 from .spec import telling
 from .tasks.base import Task
@@ -161,6 +161,10 @@ class TorchVectorEnv(VectorEnv):
         self.single_observation_space = self._observation_space()
         self.single_action_space = action_space(engine)
         self._prepare()
+
+    def __repr__(self) -> str:
+        name = self.spec.id if self.spec else type(self.engine.task).__name__
+        return f"{type(self).__name__}({name}, num_envs={self.num_envs}, device={self.device}, dtype={self.dtype})"
 
     def _observation_space(self) -> gymnasium.Space[Any]:
         state = observation_space(self.engine, self._parts)
@@ -316,7 +320,7 @@ class TorchVectorEnv(VectorEnv):
         self.engine.seed(seed, mask)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step every world under actions (N, A): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
@@ -409,10 +413,10 @@ class TorchVectorEnv(VectorEnv):
     @exclusive
     def set_state(
         self,
-        qpos: torch.Tensor,
-        qvel: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        act: torch.Tensor | None = None,
+        qpos: torch.Tensor | np.ndarray | Sequence[Any],
+        qvel: torch.Tensor | np.ndarray | Sequence[Any],
+        mask: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
+        act: torch.Tensor | np.ndarray | Sequence[Any] | None = None,
     ) -> None:
         """Set the state of all worlds, or of those in the (N,) bool mask: qpos (N, nq), qvel (N, nv).
 
@@ -495,7 +499,7 @@ class TorchVectorEnv(VectorEnv):
         """True after a reset, until `close`."""
         return self._ready and not self.closed
 
-    def capture(self, policy: Policy, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call: on a GPU, each call replays one CUDA
         graph.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -30,7 +30,7 @@ from .engine import mark_static_address
 from .entries import END, MEAN, REWARD
 from .episode_log import EpisodeMeans, of_last_step
 from .layers import refuse_arrays
-from .rollout import Observations, Policy, Rollout, Step
+from .rollout import Act, Observations, Rollout, Step
 from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
 
@@ -53,6 +53,11 @@ class TorchVectorWrapper(VectorWrapper):
         self._same_step = self._mode is AutoresetMode.SAME_STEP
 
     @property
+    def unwrapped(self) -> TorchVectorEnv:  # type: ignore[override]
+        """The environment without its wrappers."""
+        return cast(TorchVectorEnv, super().unwrapped)
+
+    @property
     def obs(self) -> Observations:
         """The observations that `reset` or `step` returned last.
 
@@ -69,7 +74,7 @@ class TorchVectorWrapper(VectorWrapper):
         """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
-    def capture(self, policy: Policy, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call, as `TorchVectorEnv.capture` does.
 
         The policy sees, and the rollout records, what the wrappers return. Entries that wrappers add to info are not
@@ -78,7 +83,7 @@ class TorchVectorWrapper(VectorWrapper):
 
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
-        bare: Any = self.unwrapped
+        bare = self.unwrapped
         parts = parts_of(self.single_observation_space)
         return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
 
@@ -86,8 +91,7 @@ class TorchVectorWrapper(VectorWrapper):
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes without such steps."""
         if self._mode is not AutoresetMode.NEXT_STEP:
             return None
-        done: torch.Tensor = self.unwrapped.engine.done  # type: ignore[attr-defined]
-        return done.clone()
+        return self.unwrapped.engine.done.clone()
 
     def _all_worlds(self) -> torch.Tensor:
         return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
@@ -223,7 +227,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         self.prev_dones.masked_fill_(chosen, False)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with info[stats_key] and its mask."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         key, mask = self._stats_key, f"_{self._stats_key}"
@@ -244,7 +248,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
             "t": torch.where(done, (now - self.episode_start_times).round(decimals=6), 0.0),
         }
         self._remember(done, stats)
-        named = of_last_step(self.unwrapped.engine)  # type: ignore[attr-defined]
+        named = of_last_step(self.unwrapped.engine)
         for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("ends", END)):
             if found := {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}:
                 stats[what] = {name: torch.where(done, x, 0.0) for name, x in found.items()}
@@ -329,12 +333,12 @@ class LogEpisodes(TorchVectorWrapper):
     @lasting
     def __init__(self, env: VectorEnv, key: str = "log"):
         super().__init__(env)
-        self._key, self._log = key, EpisodeMeans(self.unwrapped.engine)  # type: ignore[attr-defined]
+        self._key, self._log = key, EpisodeMeans(self.unwrapped.engine)
         if not self._log.names:
             raise ValueError("nothing to log: the task names no terms of its reward, metrics or reasons of ends")
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with info[key]."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         if self._key in info:
@@ -385,7 +389,7 @@ class NormalizeObservation(TorchVectorWrapper):
         return self._seen(obs, self._chosen(options)), info
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with normalised observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         obs = self._seen(obs, None)
@@ -450,7 +454,7 @@ class NormalizeReward(TorchVectorWrapper):
         return obs, info
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment, and return its results with normalised rewards."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         total = self.accumulated_reward * self.gamma * ~terminated + reward
@@ -494,7 +498,7 @@ class RescaleAction(TorchVectorWrapper):
         self.single_action_space = space
         offset = backward(np.zeros(space.shape))
         scale = backward(np.ones(space.shape)) - offset
-        dtype = self.unwrapped.dtype  # type: ignore[attr-defined]
+        dtype = self.unwrapped.dtype
         self._offset, self._scale = (
             mark_static_address(torch.tensor(x, dtype=dtype, device=self.device)) for x in (offset, scale)
         )
@@ -504,7 +508,7 @@ class RescaleAction(TorchVectorWrapper):
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive
-    def step(self, actions: torch.Tensor) -> Step:
+    def step(self, actions: torch.Tensor | np.ndarray | Sequence[Any]) -> Step:
         """Step the environment under actions (N, A) of this wrapper's range."""
         shape = (self.num_envs, *self._scale.shape)
         actions = as_tensor("actions", actions, shape, self.device)

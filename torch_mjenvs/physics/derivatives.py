@@ -30,8 +30,8 @@ class Linearization(NamedTuple):
     x is (positions as tangents, velocities, activations), u the controls, p the parameters and y the outputs that were
     asked for, each flat and one after the other; n = 2 nv + na.
 
-    A: (..., n, n). B: (..., n, nu). P: (..., n, np). C: (..., ny, n). D: (..., ny, nu). Without parameters np is 0,
-    without outputs ny is 0.
+    Shapes are A (..., n, n), B (..., n, nu), P (..., n, np), C (..., ny, n) and D (..., ny, nu). Without parameters np
+    is 0, without outputs ny is 0.
     """
 
     A: torch.Tensor

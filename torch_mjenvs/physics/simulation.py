@@ -14,7 +14,18 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, as_tensor, broadcast, check_memory, is_rows
+from ..checks import (
+    as_bound,
+    as_count,
+    as_dtype,
+    as_mask,
+    as_rows,
+    as_tensor,
+    broadcast,
+    check_memory,
+    did_you_mean,
+    is_rows,
+)
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
@@ -203,6 +214,11 @@ def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, tor
     return out
 
 
+def _tensor(name: str, doc: str) -> Any:
+    """Return a property that gives the tensor of a buffer."""
+    return property(lambda self: self._view(name), doc=doc)
+
+
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures and documents the arguments and tensors."""
 
@@ -272,10 +288,18 @@ class Simulation(Varied):
             start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
         return start
 
-    qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
-    qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
-    qacc_warmstart = property(lambda self: self._view("qacc_warmstart"), doc="(N, nv)")
-    ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
+    qpos: torch.Tensor = _tensor("qpos", "(N, nq)")
+    qvel: torch.Tensor = _tensor("qvel", "(N, nv)")
+    qacc_warmstart: torch.Tensor = _tensor("qacc_warmstart", "(N, nv)")
+    ctrl: torch.Tensor = _tensor("ctrl", "(N, nu)")
+
+    def __repr__(self) -> str:
+        name = self._mjmodel.names.partition(b"\0")[0].decode()  # the model's own is the first
+        return f"{type(self).__name__}({name!r}, {self.num_worlds}, device={self.device}, dtype={self.dtype})"
+
+    def __dir__(self) -> list[str]:
+        buffers = (*self._state, *self._inputs, *self.outputs)
+        return [*super().__dir__(), *(name for name in buffers if not name.startswith(SENSOR))]
 
     def sensor(self, name: str) -> torch.Tensor:
         """Return the values of a sensor in every world, (N, dim), from the output `sensor:NAME` or from `sensordata`.
@@ -308,6 +332,8 @@ class Simulation(Varied):
         hint = "; no spring of the model yields" if name == "plastic" else hint
         hint = "; no actuator or sensor of the model has a delay or an interval" if name == "history" else hint
         hint = "; the model has no mocap bodies" if name in MOCAP else hint
+        if not (hint or name.startswith("_")):
+            hint = did_you_mean(name, {*dir(self), *OUTPUTS, *INPUTS})
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -62,7 +62,7 @@ class Joystick(Task):
     menagerie: str = ""
 
     @property
-    def noise(self) -> dict[str, Any]:  # type: ignore[override]
+    def noise(self) -> dict[str, Any]:
         """The half-widths of the noise on what the policy sees."""
         found: dict[str, Any] = scaled(self.noise_widths, self.noise_level)
         return found
@@ -84,7 +84,7 @@ class Joystick(Task):
     # an episode
 
     def load(self) -> mujoco.MjModel:
-        """Load Playground's scene. Raises ModuleNotFoundError if Playground is not installed."""
+        """Load Playground's scene. Raises MissingExtra if Playground is not installed."""
         if self.terrain not in self.scenes:
             raise ValueError(f"terrain must be one of {sorted(self.scenes)}, not {self.terrain!r}")
         model = scene(self.robot, self.scenes[self.terrain], self.menagerie).compile()
@@ -169,9 +169,9 @@ class Joystick(Task):
     linvel: ClassVar[str] = "local_linvel"  # names of sensors
     gyro: ClassVar[str] = "gyro"
 
-    def angles(self, m: Model) -> list[float]:
+    def angles(self, m: Model) -> list[Scalar]:
         """Return the joints' angles in the robot's pose (rad)."""
-        return list(m.key(self.pose).qpos[7:])
+        return m.key(self.pose).qpos[7:]
 
     def offsets(self, m: Model, world: World) -> list[Scalar]:
         """Return by how much the joints are off the robot's pose (rad)."""

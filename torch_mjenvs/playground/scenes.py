@@ -8,7 +8,9 @@ from pathlib import Path
 
 import mujoco
 
-HOW = "the robots of these tasks are MuJoCo Playground's: pip install '.[playground]', in the checkout of torch_mjenvs"
+from ..checks import MissingExtra, install
+
+HOW = f"the robots of these tasks are MuJoCo Playground's: {install('playground')}"
 MESH = mujoco.mjtGeom.mjGEOM_MESH
 
 
@@ -16,11 +18,11 @@ def locomotion() -> Path:
     """Return the folder of Playground's locomotion tasks, without importing Playground, which needs JAX and takes
     seconds.
 
-    Raises ModuleNotFoundError if Playground is not installed.
+    Raises MissingExtra if Playground is not installed.
     """
     found = importlib.util.find_spec("mujoco_playground")
     if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(HOW, name="mujoco_playground")
+        raise MissingExtra(HOW, name="mujoco_playground")
     return Path(next(iter(found.submodule_search_locations))) / "_src" / "locomotion"
 
 
@@ -30,7 +32,7 @@ def scene(robot: str, file: str, menagerie: str | os.PathLike[str] = "") -> mujo
     The meshes that Playground's robots are drawn with are in MuJoCo Menagerie; nothing collides with them. With
     `menagerie`, a checkout of it, the robot looks like itself. Without one it is drawn by its collision shapes.
 
-    Raises ModuleNotFoundError if Playground is not installed, FileNotFoundError for a folder without a mesh.
+    Raises MissingExtra if Playground is not installed, FileNotFoundError for a folder without a mesh.
     """
     folder = locomotion() / robot / "xmls"
     spec = mujoco.MjSpec.from_file(str(folder / file))

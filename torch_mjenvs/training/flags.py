@@ -5,8 +5,20 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from typing import NoReturn
 
 import torch
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviations, and whose errors are one line, without the usage."""
+
+    def __init__(self, prog: str | None = None, description: str | None = None, add_help: bool = True):
+        super().__init__(prog, description=description, add_help=add_help, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with a line that says what is wrong."""
+        self.exit(2, f"{self.prog}: error: {message} (--help says what it takes)\n")
 
 
 class Number:

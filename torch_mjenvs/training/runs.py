@@ -22,13 +22,13 @@ from ..envs.vector_env import TorchVectorEnv
 from ..policy import as_fields, policy_of
 from .agent import Agent
 from .checkpoints import Kept, load, policy_entries, resumed, save, save_json, write
-from .flags import count, device, seed, wandb_project, whole
+from .flags import Parser, count, device, seed, wandb_project, whole
 from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, figures, first_episodes, scores, show
-from .settings import MEANINGS, RULES, SETTINGS, settings, tuned
+from .settings import MEANINGS, RULES, SETTINGS, settings, tabled, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make_to_score, task_id
@@ -47,12 +47,16 @@ EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -> argparse.ArgumentParser:
     """Return an argument parser with the flags that every run takes; `tables` has the tasks' settings."""
     known = ", ".join(tuned(tables))
-    out = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    out, default = Parser(prog, description), tabled(tables, "", "", {})
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
-    out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
-    out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
-    default = "cuda" if torch.cuda.is_available() else "cpu"
-    out.add_argument("--device", type=device, default=default, help=f"cpu or cuda; default {default}")
+    out.add_argument(
+        "--num-envs", type=RULES["num_envs"], help=f"number of worlds; default {default['num_envs']:,}, or as tuned"
+    )
+    out.add_argument(
+        "--total-steps", type=count, help=f"frames to train on; default {default['total_steps']:,}, or as tuned"
+    )
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    out.add_argument("--device", type=device, default=there, help=f"cpu or cuda; default {there}")
     out.add_argument("--seed", type=seed, default=0, help="of all random numbers; default 0")
     out.add_argument("--episodes", type=count, default=100, help="episodes of each final score; default 100")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
@@ -69,7 +73,7 @@ def training_parser(
     out = parser(description, prog, tables)
     out.add_argument(
         "--evaluations", type=whole, default=10,
-        help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time",
+        help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time; default 10",
     )  # fmt: skip
     out.add_argument("--wandb", type=wandb_project, metavar="PROJECT", help="log to Weights & Biases, too")
     group = out.add_argument_group("settings", "A flag overrides the task's setting, which overrides the default.")
@@ -94,7 +98,7 @@ def parsed(
         groups = {"obs_groups": list(x.items())} if isinstance(x := before.get("obs_groups"), Mapping) else {}
         of_run = {name: x for name, x in before["settings"].items() if name in RULES}  # a file chooses nothing else
         out.set_defaults(env=before["env"], seed=before["seed"], **of_run, **groups)
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(add_help=False)
     first.add_argument("--env", default=out.get_default("env"))
     env_id = task_id(first.parse_known_args(argv)[0].env)
     task = task_behind(env_id)
@@ -111,7 +115,7 @@ def to_go_on_with(argv: Sequence[str]) -> dict[str, Any]:
 
     Raises SystemExit for a task of the user's module that only the file names: a file does not say what is imported.
     """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(add_help=False)
     first.add_argument("--env")
     first.add_argument("--out", type=Path)
     first.add_argument("--resume", action="store_true")

@@ -16,7 +16,7 @@ import torch
 from . import runs
 from .agent import Algorithm
 from .checkpoints import start_from
-from .flags import groups
+from .flags import Parser, groups
 from .sharing import Share, joined, local
 from .task_flags import arguments
 from .worlds import made_of, make
@@ -28,14 +28,18 @@ def chosen(
     argv: list[str], before: Mapping[str, Any] | None = None
 ) -> tuple[Algorithm, argparse.ArgumentParser]:
     """Return the algorithm that a command line names, else that of the run `before`, and the parser for its flags."""
-    first = argparse.ArgumentParser(prog="torch_mjenvs train", add_help=False, allow_abbrev=False)
+    first = Parser("torch_mjenvs train", add_help=False)
     _add_algorithm(first)
     first.set_defaults(algorithm=str((before or {}).get("algorithm", "ppo")).lower())
     name = first.parse_known_args(argv)[0].algorithm
     if name not in ALGORITHMS:
         raise SystemExit(f"there is no algorithm {name!r}: choose from {', '.join(ALGORITHMS)}")
     found = cast(Algorithm, importlib.import_module(ALGORITHMS[name], __package__))
-    about = f"{found.NAME} on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own."
+    others = ", ".join(x.upper() for x in ALGORITHMS if x != name)
+    about = (
+        f"Train a policy for one of the Torch tasks by {found.NAME}, and score it at the end, also in Gymnasium's or "
+        f"dm_control's own task. Other algorithms, by --algorithm: {others}."
+    )
     parser = runs.training_parser(about, found.settings(), "torch_mjenvs train", found.TABLES)
     _add_algorithm(parser)
     found.add_flags(parser)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from types import MethodType
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
@@ -24,7 +24,7 @@ from ...physics.model.model import Model
 from ...scalar import Mask, Random, Scalar, logical_and, maximum, minimum
 
 # An observation: numbers, or numbers and (nested) lists of them by name, or by group and name.
-Observed = list[Scalar] | Mapping[str, Any]
+Observed = Sequence[Scalar] | Mapping[str, Any]
 # What a picture shows in place of the model's own numbers: by field, and by row and column there.
 Shown = Mapping[str, Mapping[tuple[int, int], Scalar]]
 
@@ -61,9 +61,9 @@ class World:
 
     def at(
         self,
-        qpos: list[Scalar],
-        qvel: list[Scalar] | None = None,
-        act: list[Scalar] | None = None,
+        qpos: Sequence[Scalar],
+        qvel: Sequence[Scalar] | None = None,
+        act: Sequence[Scalar] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> World:
         """Return this world in another state: qpos (nq), qvel (nv) and act (na); the latter two are 0 by default.
@@ -71,11 +71,14 @@ class World:
         Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only the fields that are read are
         computed. `parameters` replaces some of the model's varying parameters, by name and nested as in `m`.
         """
-        return self._has_physics().put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act, parameters)
+        still: Sequence[Scalar] = [0.0] * len(self.qvel)
+        given = [*qpos], [*(still if qvel is None else qvel)], None if act is None else [*act]
+        return self._has_physics().put(self, *given, parameters)
 
-    def settled(self, substeps: int, ctrl: list[Scalar] | None = None) -> World:
+    def settled(self, substeps: int, ctrl: Sequence[Scalar] | None = None) -> World:
         """Return this world after this many substeps of physics under ctrl (nu), which is 0 by default."""
-        return self._has_physics().settled(self, as_count("substeps", substeps), ctrl)
+        given = None if ctrl is None else [*ctrl]
+        return self._has_physics().settled(self, as_count("substeps", substeps), given)
 
     def _has_physics(self) -> Physics:
         if self._physics is None:
@@ -108,13 +111,13 @@ class Start:
     what they leave out is as in the model.
     """
 
-    qpos: list[Scalar]
-    qvel: list[Scalar]
-    act: list[Scalar] | None = None
-    memory: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    qpos: Sequence[Scalar]
+    qvel: Sequence[Scalar]
+    act: Sequence[Scalar] | None = None
+    memory: Mapping[str, Scalar | Sequence[Scalar]] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    mocap_pos: Mapping[str, list[Scalar]] = field(default_factory=dict)
-    mocap_quat: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    mocap_pos: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    mocap_quat: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
 
 
@@ -131,12 +134,12 @@ class Control:
     ends. A task names those that it sets in `inputs`.
     """
 
-    ctrl: list[Scalar]
-    qfrc_applied: list[Scalar] | None = None
-    xfrc_applied: dict[str, list[Scalar]] = field(default_factory=dict)
-    qvel: list[Scalar] | None = None
-    mocap_pos: Mapping[str, list[Scalar]] = field(default_factory=dict)
-    mocap_quat: Mapping[str, list[Scalar]] = field(default_factory=dict)
+    ctrl: Sequence[Scalar]
+    qfrc_applied: Sequence[Scalar] | None = None
+    xfrc_applied: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    qvel: Sequence[Scalar] | None = None
+    mocap_pos: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    mocap_quat: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
 
 
@@ -158,7 +161,7 @@ class Outcome:
 
     reward: Scalar | Mapping[str, Scalar]
     terminated: Mask | Mapping[str, Mask] = False
-    info: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    info: Mapping[str, Scalar | Sequence[Scalar]] = field(default_factory=dict)
     truncated: Mask | Mapping[str, Mask] = False
     weights: Mapping[str, Scalar] | Sequence[tuple[str, Scalar]] | None = None
     scale: Scalar = 1.0
@@ -232,8 +235,9 @@ class Task:
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 
-    noise: ClassVar[Mapping[str, Any]] = {}  # of `observe`'s entries, by name: see there
-    history: ClassVar[Mapping[str, int]] = {}  # steps of `observe`'s entries, by name
+    if not TYPE_CHECKING:  # which would take only one of class attributes, fields and properties in tasks
+        noise: ClassVar[Mapping[str, Any]] = {}  # of `observe`'s entries, by name: see there
+        history: ClassVar[Mapping[str, int]] = {}  # steps of `observe`'s entries, by name
 
     reward_threshold: ClassVar[float | None] = None  # the return from which Gymnasium calls the task solved
 
@@ -288,7 +292,7 @@ class Task:
         return NotImplementedError(f"{type(self).__name__} has no `{function}`, which every task has to say")
 
     # Any and Any: so that a type checker takes a `reset` with and without `world`.
-    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]] | Start:
+    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[Sequence[Scalar], Sequence[Scalar]] | Start:
         """Return qpos (nq) and qvel (nv) of a new episode, or a `Start`, which may say more.
 
         Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` to look at `world.memory`, or at other
@@ -324,11 +328,11 @@ class Task:
         """Return reward, end and info of the step that led from `before` to `after`."""
         raise self._missing("outcome")
 
-    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
+    def reset_info(self, m: Model, world: World) -> Mapping[str, Scalar | Sequence[Scalar]]:
         """Return the info of a reset: numbers and lists by name."""
         return {}
 
-    def randomize(self, m: Model, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def randomize(self, m: Model, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
         """Return parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, the model as loaded.
 
         In all other methods `m` is the world's own model, with these parameters. Write it as `randomize(self, m, rng)`,
@@ -336,11 +340,11 @@ class Task:
         """
         return {}
 
-    def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
+    def memory(self, m: Model) -> Mapping[str, Scalar | Sequence[Scalar]]:
         """Declare what a world remembers from step to step: numbers and lists by name, with their first values."""
         return {}
 
-    def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
+    def begin(self, m: Model, world: World) -> Mapping[str, Scalar | Sequence[Scalar]]:
         """Return the memory at the beginning of an episode; names that are left out get their values from `memory`.
 
         `world` is in the new episode's first state, but `world.memory` is still that of the previous episode, so that
@@ -348,14 +352,16 @@ class Task:
         """
         return {}
 
-    def control(self, m: Model, world: World, action: list[Scalar]) -> list[Scalar] | Control:
+    def control(self, m: Model, world: World, action: list[Scalar]) -> Sequence[Scalar] | Control:
         """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
         Return a `Control` to push or kick as well. `torch_mjenvs.controls` has functions that are often needed here.
         """
         return action
 
-    def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
+    def remember(
+        self, m: Model, before: World, action: list[Scalar], after: World
+    ) -> Mapping[str, Scalar | Sequence[Scalar]]:
         """Return the memory after a step, for `after.memory`; names that are left out stay as in `before.memory`."""
         return {}
 

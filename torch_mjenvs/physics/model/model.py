@@ -16,6 +16,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
+from ...compiler.scalar import Scalar
 from ..algebra.spatial import rotation
 from .enums import ConDataField, ContactReduce, SensorType
 from .hfield import HField
@@ -335,7 +336,8 @@ class Model:
     def key(self, which: str | int) -> Keyframe:
         """Return a keyframe by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
         i = find("keyframe", self.key_names, which)
-        numbers = (list(x[i]) for x in (self.key_qpos, self.key_qvel, self.key_act, self.key_ctrl))
+        rows = self.key_qpos, self.key_qvel, self.key_act, self.key_ctrl
+        numbers: list[list[Scalar]] = [[*x[i]] for x in rows]
         return Keyframe(i, self.key_names[i], *numbers)
 
     def sensor(self, name: str) -> slice:

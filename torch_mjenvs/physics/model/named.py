@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ...compiler.scalar import Scalar
 from .enums import JointType
 
 # How the names of the fields of each kind of element begin. A joint has those of its dofs, too.
@@ -102,7 +103,7 @@ class Keyframe:
 
     id: int
     name: str
-    qpos: list[float]
-    qvel: list[float]
-    act: list[float]
-    ctrl: list[float]
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    act: list[Scalar]
+    ctrl: list[Scalar]
