@@ -55,8 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"{given.command} needs {missing}: {install('train')}") from error
     try:
         found.main(given.rest)
+        if sys.stdout:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except BrokenPipeError:  # of `torch_mjenvs list | head`, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at its end
+        raise SystemExit(141) from None
     except MissingExtra as error:
         raise SystemExit(str(error)) from error
     except (MemoryError, OutOfMemoryError) as error:  # of the machine, or of its GPU

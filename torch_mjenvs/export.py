@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
@@ -19,6 +20,7 @@ from torch import nn
 
 from .checks import MissingExtra, install
 from .envs.parts import Parts, Tree
+from .files import write_whole
 
 FORMATS = (".onnx", ".npz", ".pt", ".ts")
 INPUT, OUTPUT, METADATA = "obs", "actions", "metadata.json"
@@ -79,7 +81,9 @@ def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)  # TorchScript as a whole is deprecated
         scripted = torch.jit.script(network.eval())
-        torch.jit.save(scripted, str(file), {METADATA: json.dumps(metadata)})
+        content = io.BytesIO()
+        torch.jit.save(scripted, content, {METADATA: json.dumps(metadata)})
+    write_whole(file, content.getbuffer())
 
 
 def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
@@ -94,7 +98,9 @@ def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
             arrays |= {f"{names[0]}{i}": layer.weight, f"{names[1]}{i}": layer.bias}
     arrays |= {name.rpartition(".")[2]: x for name, x in network.named_buffers()}
     found: dict[str, Any] = {name: x.numpy() for name, x in arrays.items()}
-    np.savez(file, metadata=np.array(json.dumps(metadata)), **found)
+    content = io.BytesIO()
+    np.savez(content, metadata=np.array(json.dumps(metadata)), **found)
+    write_whole(file, content.getbuffer())
 
 
 def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Path) -> None:
@@ -120,7 +126,7 @@ def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Pat
     model = program.model_proto
     texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in metadata.items()}
     onnx.helper.set_model_props(model, texts)
-    onnx.save_model(model, str(file))
+    write_whole(file, model.SerializeToString())
 
 
 @contextmanager

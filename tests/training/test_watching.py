@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import subprocess
 import sys
 from dataclasses import fields
 from types import SimpleNamespace
 
+import gymnasium
 import pytest
 import torch
 
@@ -121,3 +124,89 @@ def test_weights_and_biases_where_it_is_asked_for(tmp_path, monkeypatch, capsys)
     with pytest.raises(SystemExit):
         train.main([*SMALL, "--wandb", "hoppers", "--out", str(tmp_path / "other")])
     assert "--wandb: needs pip install wandb" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+SLIDER = """<mujoco><worldbody><body><joint name="x" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody>
+<actuator><motor joint="x" gear="{gear}" ctrlrange="-1 1"/></actuator></mujoco>"""
+SLIDING = '''
+from dataclasses import dataclass
+import gymnasium
+from torch_mjenvs import Outcome, Task
+
+@dataclass(frozen=True)
+class Sliding(Task):
+    xml_file: str = "FILE"
+    frame_skip: int = 5
+    names: frozenset = frozenset(("alpha", "beta", "gamma", "delta"))
+    max_episode_steps = 40
+
+    def reset(self, m, rng):
+        return [rng.uniform(-1.0, 1.0)], [0.0]
+
+    def observe(self, m, world):
+        return [*world.qpos, *world.qvel]
+
+    def outcome(self, m, before, action, after):
+        return Outcome(cost(after.qpos[0]))
+
+def cost(x):
+    return -x * x
+
+gymnasium.register("TorchSliding-v0", vector_entry_point="torch_mjenvs:TorchVectorEnv",
+    entry_point="torch_mjenvs:TorchEnv", kwargs={"task": Sliding}, max_episode_steps=40)
+'''
+
+
+@pytest.fixture
+def sliding(tmp_path, monkeypatch):
+    """Flags of a run of a user's task, and the file of its model."""
+    file, module = tmp_path / "slider.xml", tmp_path / f"sliding_{tmp_path.name.replace('-', '_')}.py"
+    file.write_text(SLIDER.format(gear=1))
+    module.write_text(SLIDING.replace("FILE", str(file)))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield ["--env", f"{module.stem}:TorchSliding-v0", *SMALL[2:], "--actor", "16"], file
+    gymnasium.registry.pop("TorchSliding-v0", None)
+
+
+def test_a_model_that_changes_during_a_run_changes_no_evaluation(sliding, tmp_path, monkeypatch, capsys):
+    flags, file = sliding
+    results = []
+    for edited in (False, True):
+        def save(kept, seconds, saved=runs.Kept.save):
+            saved(kept, seconds)
+            if edited:
+                file.write_text(SLIDER.format(gear=50))
+
+        monkeypatch.setattr(runs.Kept, "save", save)
+        train.main([*flags, "--evaluations", "3", "--out", str(tmp_path / f"run{edited}")])
+        results.append(json.loads((tmp_path / f"run{edited}" / "result.json").read_text()))
+        assert ("the task has changed (model file)" in capsys.readouterr().err) == edited
+    assert [x[1:] for x in results[0]["evaluations"]] == [x[1:] for x in results[1]["evaluations"]]
+    assert results[1]["changed before scores"] == "model file" and "changed before scores" not in results[0]
+
+
+def test_a_task_that_cannot_be_made_any_more_ends_with_what_was_learned(sliding, tmp_path, monkeypatch):
+    flags, file = sliding
+    monkeypatch.setattr(runs.Evaluation, "__call__", lambda *_: file.write_text("<mujoco") and 0.0)
+    with pytest.raises(SystemExit, match=r"cannot be made any more, so there are no scores: (.|\n)*all is learned"):
+        train.main([*flags, "--evaluations", "1", "--out", str(tmp_path / "run")])
+    assert (tmp_path / "run" / "policy.pt").exists()
+
+
+def test_what_a_task_calls_is_part_of_what_it_is_made_of(sliding, tmp_path):
+    """Functions beside it in its file, too; the order of a set is not."""
+    flags, _ = sliding
+    name = flags[1].partition(":")[0]
+    script = "import sys, importlib, torch_mjenvs; from torch_mjenvs.training.worlds import make, made_of; "
+    script += f"print(made_of(make('{flags[1]}', 1, 'cpu')))"
+
+    def told(seed: str) -> str:
+        env = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+        command = [sys.executable, "-c", script]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    before = told("1")
+    assert before == told("2")
+    file = tmp_path / f"{name}.py"
+    file.write_text(file.read_text().replace("-x * x", "x * x"))
+    assert told("1") != before

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         policy.export(args.file, found.action_space)
     except OSError as error:
-        raise SystemExit(str(error)) from error
+        raise SystemExit(f"{args.file} could not be written: {error.strerror or error}") from error
     print(args.file)
 
 

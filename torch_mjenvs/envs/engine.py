@@ -31,7 +31,7 @@ from ..physics.world_params import Params, Varied
 from .ahead import Ahead
 from .entries import BAD_STATE
 from .episode import Episode, is_known
-from .model_view import model_view
+from .model_view import model_view, plain_copy
 from .randomization import as_draws
 from .step_gradient import StepGradient
 from .tasks.base import HELD, Task, copy_of
@@ -114,15 +114,14 @@ class Engine(Varied):
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
         shows_end: bool = False,
+        mjmodel: mujoco.MjModel | None = None,
     ):
         num_envs = as_count("num_envs", num_envs)
         varied: dict[str, Any] = {
             "randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary),
         }  # fmt: skip
-        # Copies, so that a copy of this engine runs the same task even if the user has changed theirs since.
         self._arguments = varied | {
-            "task": copy_of(task), "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
-            "first_world": first_world,
+            "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps, "first_world": first_world,
         }  # fmt: skip
         self.shows_end = shows_end and autoreset_mode is AutoresetMode.SAME_STEP
         self._arguments |= {"shows_end": self.shows_end}
@@ -133,11 +132,13 @@ class Engine(Varied):
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode, self.max_episode_steps = as_mode(autoreset_mode), max_episode_steps
         self._lock = Lock()
-        loaded = task.load()
+        loaded = task.load() if mjmodel is None else mjmodel
         if not isinstance(loaded, mujoco.MjModel):
             also = ": an MjSpec becomes one by its compile()" if isinstance(loaded, mujoco.MjSpec) else ""
             raise TypeError(f"{type(task).__name__}.load must give a mujoco.MjModel, not {type(loaded).__name__}{also}")
         self.mjmodel, self.model = model_view(loaded), load(loaded)
+        # A copy, so that a copy of this engine runs the same task even if the user has changed theirs since.
+        self._arguments["task"] = copy_of(task)
         # Kernels of our own tasks may be traced later, so they need a copy; a user's task is traced completely now.
         traced = copy_of(task) if is_known(task) else task
         episode = episode_of(
@@ -489,17 +490,20 @@ class Engine(Varied):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new engine from the same arguments, on the same device, in this state: for `copy.deepcopy` and pickle.
 
-        Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied.
+        Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied. The model is: its
+        file may have changed. The state is of arrays, as tensors would be shared with a process that "spawn" starts,
+        and freed before that has them.
         """
         arguments = self._arguments | {"num_envs": self.num_envs, "device": self.device, "dtype": self.dtype}
-        return _remade, (arguments, self.state_dict(), self._lock)
+        arguments["mjmodel"] = plain_copy(self.mjmodel)
+        return _remade, (arguments, {name: x.cpu().numpy() for name, x in self.state_dict().items()}, self._lock)
 
 
-def _remade(arguments: dict[str, Any], state: dict[str, torch.Tensor], lock: Lock) -> Engine:
+def _remade(arguments: dict[str, Any], state: dict[str, np.ndarray], lock: Lock) -> Engine:
     with torch.random.fork_rng(devices=[]):  # a copy takes no seed from torch's generator
         engine = Engine(**arguments)
     engine._lock = lock
-    engine.load_state_dict(state)
+    engine.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})
     return engine
 
 

@@ -31,6 +31,13 @@ def model_view(model: mujoco.MjModel) -> mujoco.MjModel:
     return view
 
 
+def plain_copy(view: mujoco.MjModel) -> mujoco.MjModel:
+    """Return a copy of the model in a view that can be written into."""
+    copied = mujoco.MjModel.__new__(mujoco.MjModel)
+    mujoco.MjModel.__setstate__(copied, view.__getstate__())
+    return copied
+
+
 class _ModelView(mujoco.MjModel):
     def __getattribute__(self, name: str) -> Any:
         x = super().__getattribute__(name)

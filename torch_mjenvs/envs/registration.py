@@ -16,12 +16,16 @@ __all__ = ["SUITE_IDS", "TorchEnv", "TorchVectorEnv", "register"]
 SUITE_IDS = "TorchDMC/"  # before the ids of dm_control's tasks
 
 
-def register() -> None:
-    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`: TorchHopper-v0, TorchDMC/hopper-hop-v0, ..."""
+def own_ids() -> dict[str, tuple[str, Task | type[Task]]]:
+    """Return names and tasks of this package by their ids: TorchHopper-v0, TorchDMC/hopper-hop-v0, ..."""
     plain: dict[str, type[Task]] = {**TASKS, **PLAYGROUND}
     ids: dict[str, tuple[str, Task | type[Task]]] = {f"Torch{name}-v0": (name, task) for name, task in plain.items()}
-    ids |= {f"{SUITE_IDS}{name}-v0": (name, task) for name, task in SUITE.items()}
-    for full, (name, task) in ids.items():
+    return ids | {f"{SUITE_IDS}{name}-v0": (name, task) for name, task in SUITE.items()}
+
+
+def register() -> None:
+    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`."""
+    for full, (name, task) in own_ids().items():
         gymnasium.register(
             full,
             entry_point=f"{TorchEnv.__module__}:TorchEnv",

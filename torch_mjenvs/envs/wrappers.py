@@ -312,11 +312,12 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and pickle, with start times counted from now."""
-        return vars(self) | {"episode_start_times": self.episode_start_times - time.perf_counter()}
+        return vars(self) | {"episode_start_times": (self.episode_start_times - time.perf_counter()).cpu().numpy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.episode_start_times = mark_static_address(self.episode_start_times + time.perf_counter())
+        times = torch.from_numpy(state["episode_start_times"]).to(self.device)
+        self.episode_start_times = mark_static_address(times + time.perf_counter())
 
 
 class LogEpisodes(TorchVectorWrapper):

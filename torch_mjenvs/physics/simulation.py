@@ -201,8 +201,8 @@ class _Linearize:
 OWN = {"device", "dtype", "inputs", "model", "num_worlds", "outputs", "vary"}  # attributes, beside private ones
 
 
-def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, torch.Tensor]) -> Simulation:
-    """Make a Simulation from its arguments, and copy these buffers into its own.
+def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, np.ndarray]) -> Simulation:
+    """Make a Simulation from its arguments, and copy these numbers into its buffers.
 
     A user's subclass may take other arguments, so its constructor is not called.
     """
@@ -210,7 +210,7 @@ def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, tor
     ours: Any = next(x for x in kind.__mro__ if source.is_own(x.__module__))
     ours.__init__(out, *made)
     for name, x in buffers.items():
-        out._buffers[name].copy_(x)
+        out._buffers[name].copy_(torch.from_numpy(x))
     return out
 
 
@@ -354,7 +354,7 @@ class Simulation(Varied):
         Attributes of a user's subclass are copied, too.
         """
         made = self._mjmodel, self.num_worlds, str(self.device), self.dtype, self.outputs, self.vary, self.inputs
-        buffers = {name: x.clone() for name, x in self._buffers.items()}
+        buffers = {name: x.cpu().numpy().copy() for name, x in self._buffers.items()}  # as tensors would be shared
         theirs = {name: x for name, x in vars(self).items() if not name.startswith("_") and name not in OWN}
         return _again, (type(self), made, buffers), theirs or None
 

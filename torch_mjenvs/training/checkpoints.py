@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..files import write_whole
 from .agent import Agent, Learner
 from .sharing import ALONE, Share
 
@@ -141,33 +140,12 @@ def _flat(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Write a file completely or not at all: at any moment, even after a power cut, it has the old contents or the new.
-
-    Raises SystemExit if it cannot be written, as on a full disk; the old contents are then still there.
-    """
-    draft = path.with_suffix(".draft")
+    """Write a file completely or not at all, as `write_whole`. Raises SystemExit if it cannot be written."""
     try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         kept = "; what it held before is still there" if path.exists() else ""
         raise SystemExit(f"{path} could not be written: {error.strerror or error}{kept}") from error
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    """Flush a folder's names to the disk, if the system can do that."""
-    with suppress(OSError):
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def save(what: Mapping[str, Any], path: Path) -> None:

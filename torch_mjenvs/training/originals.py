@@ -49,7 +49,7 @@ class Suite(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode, with this seed if there is one."""
         if seed is not None:
-            self.env.task.random.seed(seed)
+            self.env.task.random.seed(seed % 2**32)  # all that NumPy's generator takes
         return _row(self.env.reset().observation), {}
 
     def step(self, action: Any) -> Step:

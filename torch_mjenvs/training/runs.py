@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ from .scores import Score, figures, first_episodes, scores, show
 from .settings import MEANINGS, RULES, SETTINGS, settings, tabled, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
-from .worlds import make_to_score, task_id
+from .worlds import made_of, make, make_to_score, task_id
 
 __all__ = [
     "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "name_of", "parsed", "parser", "report",
@@ -58,7 +59,8 @@ def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -
     there = "cuda" if torch.cuda.is_available() else "cpu"
     out.add_argument("--device", type=device, default=there, help=f"cpu or cuda; default {there}")
     out.add_argument("--seed", type=seed, default=0, help="of all random numbers; default 0")
-    out.add_argument("--episodes", type=count, default=100, help="episodes of each final score; default 100")
+    few = RULES["num_envs"]  # each episode of a score has a world of its own
+    out.add_argument("--episodes", type=few, default=100, help="episodes of each final score; default 100")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
         "--resume", action="store_true", help="continue from OUT/checkpoint.pt; with more --total-steps, beyond its end"
@@ -189,7 +191,10 @@ def train(
     before, total = 0.0, agent.settings.total_steps
     if args.resume:
         history, before = resumed(agent, run, out / "checkpoint.pt", history)
+        if agent.frames_seen >= total and share.first:
+            print(f"nothing to train: the run has {agent.frames_seen:,} frames of {total:,}", file=sys.stderr)
     start, begun = time.perf_counter() - before, agent.frames_seen
+    evaluating = Evaluation(run, args, share.first and args.evaluations > 0 and begun < total)
     kept = Kept(agent, run, out, history, share)
     if not args.resume:
         kept.save(0.0)
@@ -198,14 +203,14 @@ def train(
     bar = tqdm(
         total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off, mininterval=often
     )
-    stopped = False
+    status = 0  # of the process that stops all, because of a signal to it
     with (
         Interrupts() as interrupts,
         closing(Log(out, run, begun, args.wandb, off)) as log,
-        closing(Evaluation(run, args)) as evaluation,
+        closing(evaluating) as evaluation,
         bar,
     ):
-        while agent.frames_seen < total and not stopped:
+        while agent.frames_seen < total and not status:
             last = agent.frames_seen
             agent.iterate()
             frames, seconds = agent.frames_seen, time.perf_counter() - start
@@ -225,15 +230,16 @@ def train(
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
                 raise SystemExit(_diverged(why, bool(found.bad_rewards), agent, kept))
-            stopped, due = share.broadcast((interrupts.heard is not None, kept.due(last)))
-            if due:
+            told = share.told((interrupts.status, kept.due(last)))
+            status = max(status for status, _ in told)
+            if told[0][1]:
                 kept.save(time.perf_counter() - start)
-        stopped = stopped or share.broadcast(interrupts.heard is not None)
-    if stopped:
+        status = status or max(share.told(interrupts.status))
+    if status:
         kept.save(time.perf_counter() - start)
         if share.first:
             print(f"stopped after {agent.frames_seen:,} frames: go on by {_again(run, out)}", file=sys.stderr)
-        raise SystemExit(interrupts.status)
+        raise SystemExit(status)
     return history
 
 
@@ -253,7 +259,8 @@ def _diverged(why: str, by_reward: bool, agent: Agent, kept: Kept) -> str:
 
 def _again(run: Mapping[str, Any], out: Path) -> str:
     """Return the flags that go on with a run."""
-    return f"--resume --out {out}" + (f" --env {run['env']}" if ":" in run["env"] else "")
+    flags = ["--resume", "--out", str(out)] + (["--env", run["env"]] if ":" in run["env"] else [])
+    return shlex.join(flags)
 
 
 class Evaluation:
@@ -261,21 +268,24 @@ class Evaluation:
 
     The worlds are on the CPU, and in a run on a GPU so is a copy of the policy: a step of so few worlds takes a GPU
     several times as long. This does not change the random numbers of the run.
+
+    They are made at once, if there are to be evaluations at all (`wanted`): later the task's model may have changed.
     """
 
-    def __init__(self, run: dict[str, Any], args: argparse.Namespace):
+    def __init__(self, run: dict[str, Any], args: argparse.Namespace, wanted: bool = True):
         self.run, self.args = run, args
-        self.env: TorchVectorEnv | None = None  # made when first needed
-
-    def __call__(self, agent: Agent) -> float:
-        run, args = self.run, self.args
-        on_cpu = torch.device(args.device).type == "cpu"
-        act = agent.act if on_cpu else policy_of(policy_entries(agent, run)).cpu()
-        with torch.random.fork_rng(devices=[]):
-            if self.env is None:
+        self.env: TorchVectorEnv | None = None
+        if wanted:
+            with torch.random.fork_rng(devices=[]):
                 given = arguments(run["env"], run.get("task", {}))
                 self.env = make_to_score(run["env"], EVALUATED, "cpu", **given)
-            return float(first_episodes(act, self.env, args.seed + 2, "cpu").returns.mean())
+
+    def __call__(self, agent: Agent) -> float:
+        assert self.env is not None
+        on_cpu = torch.device(self.args.device).type == "cpu"
+        act = agent.act if on_cpu else policy_of(policy_entries(agent, self.run)).cpu()
+        with torch.random.fork_rng(devices=[]):
+            return float(first_episodes(act, self.env, self.args.seed + 2, "cpu").returns.mean())
 
     def close(self) -> None:
         """Close the worlds."""
@@ -286,6 +296,11 @@ class Evaluation:
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
     """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
+    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
+    if changed := _changed_since(run, out):
+        text = f"note: since the run began, the task has changed ({changed}): scores are of what it is now"
+        print(text, file=sys.stderr)
+        record["changed before scores"] = changed
     try:
         found = scores(
             agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
@@ -295,19 +310,36 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
     except KeyboardInterrupt:
         print(f"interrupted before the scores; all is learned and saved. Score by {_again(run, out)}", file=sys.stderr)
         raise
-    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)
 
 
+def _changed_since(run: dict[str, Any], out: Path) -> str:
+    """Return the names of what has changed of a user's task since the run began; none of the package's own tasks.
+
+    Raises SystemExit if the task cannot be made any more.
+    """
+    given = arguments(run["env"], run.get("task", {}))
+    if ":" not in run["env"] and "xml_file" not in given:
+        return ""
+    try:
+        env = make(run["env"], 1, "cpu", **given)
+    except (OSError, TypeError, ValueError) as error:
+        text = f"the task cannot be made any more, so there are no scores: {error}"
+        raise SystemExit(f"{text}\nall is learned and saved. Score by {_again(run, out)}") from error
+    now = made_of(env)
+    env.close()
+    return ", ".join(name for name, x in run["made"].items() if now.get(name) != x)
+
+
 def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
-    """Print the scores, and save them with the run's `record` in OUT/result.json."""
-    show(found)
+    """Save the scores with the run's `record` in OUT/result.json, and print them."""
     record |= {"scores": {name: one.returns.tolist() for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
     named = {name: one.named for name, one in found.items() if one.named}
     if named:
         record["means_in_scores"] = {name: {k: float(x.mean()) for k, x in of.items()} for name, of in named.items()}
     save_json(record, out / "result.json")
+    show(found)
     print(f"results: {out}")
 
 

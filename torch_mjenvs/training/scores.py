@@ -218,7 +218,8 @@ def show(found: Mapping[str, Score]) -> None:
             notes.append(f"{one.bad_states} of them ended by a bad state")
         if wrong := int((~returns.isfinite()).sum()):
             notes.append(f"{wrong} of them with a reward that is not finite")
-        mean += f" ± {spread}" if len(returns) > 1 else ""
+        sign = "±" if "utf" in (getattr(sys.stdout, "encoding", None) or "").lower() else "+-"
+        mean += f" {sign} {spread}" if len(returns) > 1 else ""
         print(f"score in {name}: {mean} ({many}, {', '.join(notes)})")
         for entry, x in one.named.items():
             print(f"  {entry}: {x.mean():.4g}")

@@ -63,6 +63,14 @@ class Share:
         torch.distributed.broadcast_object_list(found)
         return found[0]
 
+    def told(self, x: Any) -> list[Any]:
+        """Return the values of all processes, in their order."""
+        if self.ranks == 1:
+            return [x]
+        found: list[Any] = [None] * self.ranks
+        torch.distributed.all_gather_object(found, x)
+        return found
+
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the state of all worlds, (N, ...) each, from those of each process; scalars are the same everywhere.
         """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Collection
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
@@ -18,7 +20,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..checks import did_you_mean
 from ..compiler.source import digest_of_classes, is_own
-from ..envs.registration import SUITE_IDS
+from ..envs.registration import SUITE_IDS, own_ids
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
 
@@ -43,6 +45,8 @@ def task_id(name: str) -> str:
     """
     module, _, name = name.rpartition(":")
     if module:
+        if module.startswith(".") or "/" in module:
+            raise SystemExit(f"{module!r} is no module: name it as an import does, as in my_tasks or package.my_tasks")
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
@@ -54,7 +58,7 @@ def task_id(name: str) -> str:
     if not found:
         raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}{did_you_mean(name, known)}")
     full = max(found, key=lambda full: int(full.rpartition("-v")[2]))
-    return f"{module}:{full}" if module not in ("", __name__.partition(".")[0]) else full
+    return full if not module or full in own_ids() else f"{module}:{full}"
 
 
 def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
@@ -80,8 +84,20 @@ def made_of(env: TorchVectorEnv) -> dict[str, str]:
     image = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, image)
     classes = [kind for kind in type(task).__mro__ if kind is not object]
-    found = {x.name: _short(repr(getattr(task, x.name))) for x in fields(task)}
-    return found | {"model file": _digest(image.tobytes()), "code": digest_of_classes(classes)[:12]}
+    found = {x.name: _short(_told(getattr(task, x.name))) for x in fields(task)}
+    files = {inspect.getsourcefile(kind) for kind in classes if not is_own(kind.__module__)}
+    code = [digest_of_classes(classes), *(Path(file).read_text() for file in sorted(filter(None, files)))]
+    return found | {"model file": _digest(image.tobytes()), "code": _digest("".join(code).encode())}
+
+
+def _told(x: Any) -> str:
+    """Return a value's repr; sets in order, and arrays and tensors by their contents, which repr leaves out."""
+    if isinstance(x, set | frozenset):
+        return f"{type(x).__name__} of {sorted(map(repr, x))}"
+    if isinstance(x, torch.Tensor | np.ndarray):
+        array = np.ascontiguousarray(torch.as_tensor(x).detach().cpu().numpy())
+        return f"{array.shape} {array.dtype} of digest {_digest(array.tobytes())}"
+    return repr(x)
 
 
 def _short(text: str) -> str:

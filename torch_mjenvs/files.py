@@ -1,0 +1,36 @@
+"""Files that are complete at any moment."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes | memoryview) -> None:
+    """Write a file completely or not at all: at any moment, even after a power cut, it has the old contents or the new.
+
+    Raises OSError if it cannot be written, as on a full disk; the old contents are then still there.
+    """
+    draft = path.with_suffix(".draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Flush a folder's names to the disk, if the system can do that."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
