@@ -44,6 +44,7 @@ def test_scores_are_those_of_dm_controls_own_loop(processes: int) -> None:
 
 def test_an_end_with_discount_0_is_a_termination_and_the_time_limit_is_not() -> None:
     env = Suite("lqr-lqr_2_1")
+    assert np.array_equal(env.reset(seed=2**32 + 7)[0], env.reset(seed=7)[0])  # NumPy's generator takes 32 bits
     env.reset(seed=0)
     with env.env.physics.reset_context():
         env.env.physics.data.qpos[:] = env.env.physics.data.qvel[:] = 0.0

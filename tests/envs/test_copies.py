@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+import processes
 import pytest
 import torch
+from tensordict import TensorDict
 
 import torch_mjenvs
-from torch_mjenvs import TorchVectorEnv, wrappers
+from torch_mjenvs import Outcome, Task, TorchEnv, TorchRLEnv, TorchVectorEnv, wrappers
 
 
 def pickled(x: Any) -> Any:
@@ -112,3 +115,86 @@ def test_torchrls_parallel_env_takes_one_that_is_made():
     finally:
         parallel.close()
     assert obs.shape == (2, 3, 3, 11) and not obs[0].equal(obs[1])
+
+
+PENDULUM = """<mujoco><option gravity="0 0 {gravity}"/><worldbody><body><joint name="h" axis="0 1 0"/>
+<geom size=".1" pos=".5 0 0"/></body></worldbody><actuator><motor joint="h" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+@dataclass(frozen=True)
+class Filed(Task):
+    """A pendulum of a file, whose number of loads is counted."""
+
+    xml_file: str = ""
+    frame_skip: int = 2
+
+    def load(self):
+        object.__setattr__(self, "half", 0.5)  # what `load` finds out is the copy's, too
+        return super().load()
+
+    def reset(self, m, rng):
+        return [0.0], [0.0]
+
+    def observe(self, m, world):
+        return [*world.qpos, *world.qvel]
+
+    def outcome(self, m, before, action, after):
+        return Outcome(self.half * after.qpos[0])
+
+
+@pytest.mark.parametrize("after", ["edited", "removed"])
+@pytest.mark.parametrize("make", [TorchVectorEnv, TorchRLEnv, TorchEnv])
+def test_a_copy_has_the_model_that_was_loaded(make, after, copied, tmp_path):
+    """Whatever its file holds by then, and wherever the process is."""
+    file = tmp_path / "pendulum.xml"
+    file.write_text(PENDULUM.format(gravity=-9.81))
+    env = make(Filed(str(file)))
+    if make is TorchRLEnv:
+        env.set_seed(0)
+    held = pickle.dumps(env)
+    if after == "edited":
+        file.write_text(PENDULUM.format(gravity=9.81))
+    else:
+        file.unlink()
+    twins = [copied(env), pickle.loads(held), pickled(pickled(env))]
+    for one in (env, *twins):
+        one.reset() if make is TorchRLEnv else one.reset(seed=0)
+    action = torch.zeros(1, 1, device=env.device)
+    for _ in range(10):
+        if make is TorchRLEnv:
+            seen = [one.step(TensorDict({"action": action}, [1]))["next", "observation"] for one in (env, *twins)]
+        else:
+            seen = [torch.as_tensor(one.step(np.zeros(1) if make is TorchEnv else action)[0]) for one in (env, *twins)]
+        assert all(torch.equal(x, seen[0]) for x in seen) and (seen[0].ravel()[0] > 0)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_of_any_kind_takes_environments(method, tmp_path):
+    """torch would share tensors with it, which are freed before it has them."""
+    script = tmp_path / "started.py"
+    script.write_text(SPAWNING.format(method=method))
+    processes.python(str(script), folder=tmp_path)
+    assert (tmp_path / "done").read_text() == "TorchVectorEnv HopperEnv Simulation RecordEpisodeStatistics"
+
+
+SPAWNING = '''
+import pathlib
+import torch.multiprocessing
+from torch_mjenvs import HopperEnv, Simulation, TorchVectorEnv, wrappers
+
+XML = "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+
+def work(*given):
+    for one in given:
+        one.reset()
+    pathlib.Path("done").write_text(" ".join(type(one).__name__ for one in given))
+
+if __name__ == "__main__":
+    start = torch.multiprocessing.get_context("{method}")
+    made = TorchVectorEnv("Hopper", 2), HopperEnv(num_envs=2), Simulation(XML, 2)
+    process = start.Process(target=work, args=(*made, wrappers.RecordEpisodeStatistics(TorchVectorEnv("Hopper", 2))))
+    process.start()
+    process.join()
+    raise SystemExit(process.exitcode)
+'''

@@ -172,7 +172,7 @@ def test_a_model_that_changes_during_a_run_changes_no_evaluation(sliding, tmp_pa
     flags, file = sliding
     results = []
     for edited in (False, True):
-        def save(kept, seconds, saved=runs.Kept.save):
+        def save(kept, seconds, saved=runs.Kept.save, edited=edited):
             saved(kept, seconds)
             if edited:
                 file.write_text(SLIDER.format(gear=50))

@@ -167,6 +167,22 @@ def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
     grouped.export(tmp_path / "other.pt")  # an exported one may be
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".ts", ".onnx"])
+def test_a_file_that_cannot_be_written_keeps_what_it_held(suffix, grouped, tmp_path, monkeypatch):
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript")
+    file = tmp_path / f"x{suffix}"
+    file.write_bytes(b"before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch_mjenvs.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        grouped.export(file)
+    assert file.read_bytes() == b"before" and [x.name for x in tmp_path.iterdir() if "draft" in x.name] == []
+
+
 def test_other_files_are_refused(grouped, tmp_path):
     with pytest.raises(ValueError, match=r"must end in .onnx \(ONNX\), .pt or .ts"):
         grouped.export(tmp_path / "x.tflite")
