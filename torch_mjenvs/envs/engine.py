@@ -91,8 +91,8 @@ class Engine(Varied):
     Worlds are numbered from `first_world` on. Random numbers depend on a world's number, so several engines that divide
     the numbers of one large engine produce its trajectories. With `shows_end`, in SAME_STEP mode, the engine keeps the
     state after a step, before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
-    `final_params` and `final_derived`, and `final_kept` if the task sets inputs. `mjmodel` is the task's model, if it is
-    loaded already.
+    `final_params` and `final_derived`, and `final_kept` if the task sets inputs. `mjmodel` is the task's model, if it
+    is loaded already.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
     MemoryError, on a GPU torch.OutOfMemoryError, for more worlds than the machine can hold. Calls raise
