@@ -248,7 +248,7 @@ def test_all_that_makes_kernels_is_known():
     known = {module.__name__ for module in source.imported().modules}
     # no kernel needs these
     later = ("envs.torchrl", "dmc.environment", "cache", "compiler.show", "adapters", "commands", "training")
-    later += ("__main__", "export")
+    later += ("__main__", "export", "files")
     later += ("compiler.matrices", "networks")  # of the learner, whose kernels are kept by their own IR
     files = (ROOT / "torch_mjenvs").rglob("*.py")
     there = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}

@@ -97,7 +97,7 @@ DAMAGE = {
     "activations": lambda world, action: ruin(world.act),
     "the action": lambda world, action: action and ruin(action),
     "memory": lambda world, action: ruin(world.memory),
-    "lists of memory": lambda world, action: world.memory.get("seen", []).reverse(),
+    "lists of memory": lambda world, action: [x.reverse() for x in world.memory.values() if isinstance(x, list)],
     "fields of data": lambda world, action: [ruin(getattr(world.data, name)) for name in FIELDS],
     "lengths": lambda world, action: [
         x.clear() for x in (world.qpos, world.act, world.memory, world.data.xpos, world.data.M[1], action or [])

@@ -219,7 +219,7 @@ def test_impedances_of_any_power_have_derivatives_at_both_ends_of_their_curve():
 
 def test_tangents_of_long_chains_are_refused_by_name():
     request = KernelRequest(load(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{CHAIN}</worldbody></mujoco>")))
-    with pytest.raises(UnsupportedModel, match="one of 40 dofs: what loops put into arrays"):
+    with pytest.raises(UnsupportedModel, match=r"what loops put into arrays .* matrices of 40 dofs"):
         linearized(request, "float64")
 
 

@@ -204,7 +204,7 @@ def test_a_task_is_found_by_its_id_with_or_without_module_and_version(name):
     [
         (["--env", "Hopper-v5"], "there is no task 'Hopper-v5': choose from TorchAnt-v0"),
         (["--resume"], "nothing to resume"),
-        (["--episodes", "0"], "0 is not a whole number above 0"),
+        (["--episodes", "0"], "0 is not a whole number from 1 to"),
         (["--total-steps", "1.5"], "1.5 is not a whole number above 0"),
     ],
 )

@@ -150,7 +150,7 @@ ROOMS = {
     "dmc": {"physics", "envs"},
     "playground": {"physics", "envs"},
     "adapters": {"envs"},
-    "training": {"compiler", "networks", "envs", "policy"},
+    "training": {"compiler", "networks", "envs", "files", "policy"},
     "commands": {"compiler", "envs", "training", "policy", "export"},
 }
 FILES = {"calls", "checks", "fixed_tensors", "memory"}  # beside the rooms, which know no room but the compiler

@@ -554,12 +554,20 @@ def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
         def reset(self, m, rng):
             return [*m.qpos0[:-1], draw()], [0.0] * m.nv
 
-    said = r"Drawn.reset .*draws from np.random, random or torch.*use rng"
+    class Beside(Hopper):
+        def reset(self, m, rng):
+            draw()  # for another thread, while this one is here
+            return [*m.qpos0], [0.0] * m.nv
+
+    said = r".reset .*draws from np.random, random or torch.*use rng"
     monkeypatch.setattr(threading, "active_count", lambda: 1)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=f"Drawn{said}"):
         Engine(Drawn(), 2)
     monkeypatch.setattr(threading, "active_count", lambda: 2)
-    with pytest.warns(UserWarning, match=rf"{said} \(unless it was another thread"):
+    with pytest.warns(UserWarning, match=rf"Beside{said} \(unless it was another thread"):
+        Engine(Beside(), 2)
+    said = r"Drawn.reset .*something else when it is called again"
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=said):
         Engine(Drawn(), 2)
 
 
