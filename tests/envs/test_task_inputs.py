@@ -221,9 +221,11 @@ def test_bad_poses_end_the_world_alone() -> None:
     env = TorchVectorEnv(Careless(), 2, autoreset_mode="SameStep")
     env.reset(seed=0)
     move = torch.zeros(2, 4, device=env.device)
+    before = env.step(move)[0]
     move[1, 0] = 1.0
     obs, _, terminated, _, info = env.step(move)
     assert info["bad_state"].tolist() == terminated.tolist() == [False, True] and obs.isfinite().all()
+    assert torch.equal(info["final_obs"][1, -7:], before[1, -7:])  # the pose of before, as the rest of the state
 
 
 def test_gradients_are_refused_by_name() -> None:

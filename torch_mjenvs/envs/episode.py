@@ -365,6 +365,7 @@ class Episode:
         if self.held:
             at = len(new.kept)
             new.kept += choose_all(stopped, old.kept[at:], kept[at:])
+            pushes |= self.held_by_name(new.kept)
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self, new.kept), stopped
