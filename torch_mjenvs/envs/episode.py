@@ -51,7 +51,7 @@ def is_bad(xs: list[Scalar]) -> Mask:
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
 
-def flat(by_name: Mapping[str, list[Scalar]]) -> list[Scalar]:
+def flat(by_name: Mapping[str, Sequence[Scalar]]) -> list[Scalar]:
     """Return lists by name as one list."""
     return [x for part in by_name.values() for x in part]
 
@@ -409,7 +409,7 @@ class Episode:
         """
         if not (self.held and kept):
             return []
-        first = flat({name: list(x) for name, x in self.model.kept0.items()})
+        first = flat(self.model.kept0)
         return first + list(kept[len(first) :])
 
     def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:

@@ -26,16 +26,18 @@ PREFIXES = {
 
 def model_view(model: mujoco.MjModel) -> mujoco.MjModel:
     """Return a copy of the model that refuses to be written into."""
-    view = _ModelView.__new__(_ModelView)
-    mujoco.MjModel.__setstate__(view, model.__getstate__())
-    return view
+    return _copied(model, _ModelView)
 
 
 def plain_copy(view: mujoco.MjModel) -> mujoco.MjModel:
     """Return a copy of the model in a view that can be written into."""
-    copied = mujoco.MjModel.__new__(mujoco.MjModel)
-    mujoco.MjModel.__setstate__(copied, view.__getstate__())
-    return copied
+    return _copied(view, mujoco.MjModel)
+
+
+def _copied(model: mujoco.MjModel, kind: Any) -> Any:
+    new = kind.__new__(kind)
+    mujoco.MjModel.__setstate__(new, model.__getstate__())
+    return new
 
 
 class _ModelView(mujoco.MjModel):

@@ -258,8 +258,7 @@ class Task:
                 raise ValueError(f"{name} must be a number, not nan")
         for x in fields(self):
             self._check_overridden(x)
-            declared = x.type.__name__ if isinstance(x.type, type) else str(x.type)
-            check_field(x.name, declared, getattr(self, x.name))
+            check_field(x.name, _declared(x), getattr(self, x.name))
 
     def _check_overridden(self, of: Field[Any]) -> None:
         """Raise TypeError if a class gives a field another default in a way that dataclasses do not see."""
@@ -271,11 +270,10 @@ class Task:
         if same or hasattr(value, "__get__"):  # a property, or a slot
             return
         assert owner is not None
-        kind = of.type.__name__ if isinstance(of.type, type) else str(of.type)
         decorated = "" if "__dataclass_fields__" in vars(owner) else ", and @dataclass(frozen=True) above the class"
         raise TypeError(
             f"{owner.__name__}.{of.name} = {value!r} would not be used, as {of.name} is a field of the task: write "
-            f"`{of.name}: {kind} = {value!r}`{decorated}"
+            f"`{of.name}: {_declared(of)} = {value!r}`{decorated}"
         )
 
     def load(self) -> mujoco.MjModel:
@@ -377,6 +375,11 @@ class Task:
     def dt(self, m: Model) -> float:
         """Return the duration of an environment step in seconds."""
         return m.timestep * self.frame_skip
+
+
+def _declared(of: Field[Any]) -> str:
+    """Return the type of a field as it is written, whether or not annotations are strings in its module."""
+    return of.type.__name__ if isinstance(of.type, type) else str(of.type)
 
 
 def copy_of(task: Task) -> Task:
