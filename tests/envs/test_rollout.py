@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import SimpleNamespace
 
@@ -250,6 +251,42 @@ def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
     assert all(x.equal(before[name]) for name, x in env.state_dict().items())
     rollout()
     assert captures[1:] == ["replay"]
+
+
+class InACycle:
+    """An object that only the cycle collector frees, which it tells."""
+
+    def __init__(self, freed: list):
+        self.me, self.freed = self, freed
+
+    def __del__(self) -> None:
+        self.freed.append(self)
+
+
+@pytest.mark.cpu
+def test_nothing_is_freed_by_the_collector_within_a_capture(captures):
+    """An older CUDA graph among it would make the capture fail."""
+    env, freed, within = make(), [], []
+    env.reset(seed=0)
+
+    def policy(obs):
+        if captures:  # within the capture
+            InACycle(freed)
+            assert [[] for _ in range(2000)]  # more new objects than the collector waits for
+            within.append(len(freed))
+        return obs[:, :3].tanh()
+
+    rollout = env.capture(policy, 2)
+    rollout._device = torch.device("cuda:1")
+    before = gc.get_threshold()
+    gc.set_threshold(10, 10, 10)
+    try:
+        rollout._capture()
+    finally:
+        gc.set_threshold(*before)
+    assert within and not any(within) and gc.isenabled()
+    gc.collect()
+    assert len(freed) == len(within)
 
 
 @pytest.mark.cpu

@@ -153,7 +153,7 @@ ROOMS = {
     "training": {"compiler", "networks", "envs", "files", "policy"},
     "commands": {"compiler", "envs", "training", "policy", "export"},
 }
-FILES = {"calls", "checks", "fixed_tensors", "memory"}  # beside the rooms, which know no room but the compiler
+FILES = {"calls", "checks", "cuda_graphs", "fixed_tensors", "memory"}  # know no room but the compiler
 TASK_WORDS = {"scalar", "vectors", "rewards", "controls", "feet"}  # what tasks are written in
 
 

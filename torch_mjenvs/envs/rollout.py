@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
+from ..cuda_graphs import capturing
 from .direct_steps import DirectSteps
 from .engine import MARKED_STEPS, Engine
 from .entries import BAD_STATE
@@ -295,7 +296,7 @@ class Rollout:
                 self._waiting = self._policys if several else frozenset()
                 while True:
                     graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph, stream=side):
+                    with capturing(graph, side):
                         unfit = self._run()
                     if not unfit:
                         break

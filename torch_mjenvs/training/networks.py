@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..cuda_graphs import capturing
 from ..networks.layers import EPS
 
 aten: Any = torch.ops.aten
@@ -313,7 +314,7 @@ class Replayed:
             return found
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, stream=self.stream):
+            with capturing(self.graph, self.stream):
                 self.found = self.function(*self.given)
         self.graph.replay()
         return self.found
