@@ -132,7 +132,8 @@ class Driver:
         if not self.answer:
             most = int(re.search(r"\.maxntid (\d+)\n", "\n".join(machine.source))[1])
             over_worlds = most == NVIDIA.warp * NVIDIA.warps
-            worlds = gx * bx >= values[-1] > (gx - 1) * bx
+            left = values[-1] - (values[-2] if machine.scratch else 0)  # and further launches for what is left then
+            worlds = gx * bx >= left > (gx - 1) * bx or (machine.scratch and left > gx * bx)
             assert worlds or not over_worlds, "a thread for each world, and no block for nothing"
             assert bx <= most and (bx < NVIDIA.warp or not bx % NVIDIA.warp) if over_worlds else bx == most
             self.threads |= {bx} if over_worlds else set()
@@ -155,4 +156,6 @@ def driver(monkeypatch) -> Driver:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1234))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: made.calls.append(("emptied",)))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3_000_000_000, 85_000_000_000))
+    properties = SimpleNamespace(total_memory=85_000_000_000)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     return made

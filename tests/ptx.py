@@ -27,7 +27,7 @@ import torch
 from ptx_ir import FLOATS, PRELUDE, WARP_OF
 
 from torch_mjenvs.compiler import cpu, loader
-from torch_mjenvs.compiler.llvm import NVIDIA
+from torch_mjenvs.compiler.llvm import NVIDIA, scratch_bytes
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
 WARP = 32
@@ -316,6 +316,12 @@ def unwritten(program: Program) -> set[str]:
     return needed[0]
 
 
+def scratch_of(size: int, worlds: int) -> list[torch.Tensor]:
+    """Return the scratch memory of a kernel that needs so many bytes a world, all ones; nothing if it needs none."""
+    warps = -(-worlds // WARP)
+    return [torch.full((WARP * warps * size,), 255, dtype=torch.uint8, device="cpu")] if size else []
+
+
 class Machine:
     """A PTX module made ready to run.
 
@@ -323,7 +329,7 @@ class Machine:
     """
 
     def __init__(self, ptx: str, trace: bool = False):
-        self.program, self.trace = Program(ptx), trace
+        self.program, self.trace, self.scratch = Program(ptx), trace, scratch_bytes(ptx)
         self._lines: list[str] = []
         self._count = 0
         self.source = ptx.splitlines()
@@ -600,8 +606,9 @@ class Machine:
         """`run` over the buffers of a kernel as `cuda` launches it, in blocks of so many threads; nothing else may be
         touched.
         """
-        parameters = [*(x.data_ptr() for x in tensors), worlds]
-        memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
+        held = [*tensors, *scratch_of(self.scratch, worlds)]
+        parameters = [*(x.data_ptr() for x in held), *([0] if self.scratch else []), worlds]
+        memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in held]
         return self.run(parameters, -(-worlds // threads), threads, memory)
 
     def _warp(

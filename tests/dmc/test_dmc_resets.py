@@ -8,11 +8,14 @@ import dm_control_oracle as theirs
 import numpy as np
 import pytest
 import torch
+from launches import record_graphs
 from scipy.stats import ks_2samp
 
 from torch_mjenvs import Start, TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.dmc.cheetah import Cheetah
+from torch_mjenvs.envs.ahead import AheadOnGpu
+from torch_mjenvs.envs.engine import Engine
 
 # Tasks whose episodes begin as those of another do.
 ALIKE = (
@@ -69,12 +72,20 @@ def test_thousands_of_episodes_begin_as_dm_controls(name: str) -> None:
     compare(name, 10_000)
 
 
-@pytest.mark.cpu  # on a GPU nothing is
-def test_what_is_computed_ahead_changes_no_number() -> None:
+def ahead_as_on_a_gpu(engine: Engine) -> None:
+    """Have an engine compute resets ahead as on a GPU, wherever it is."""
+    kernel = engine._ahead._compute.kernel
+    engine._ahead = AheadOnGpu(kernel, engine.buffers, engine.num_envs, engine.max_episode_steps)
+
+
+@pytest.mark.parametrize("as_on_a_gpu", [False, True])
+def test_what_is_computed_ahead_changes_no_number(as_on_a_gpu: bool) -> None:
     """Cheetahs of random ages begin their episodes with it, or compute it when they do; so they do after a seed."""
-    limits = {"device": "cpu", "autoreset_mode": "SameStep", "max_episode_steps": 40}
+    limits = {"autoreset_mode": "SameStep", "max_episode_steps": 40}
     envs = [TorchVectorEnv("cheetah-run", 50, **limits) for _ in range(2)]
     envs[1].engine._ahead = None
+    if as_on_a_gpu:
+        ahead_as_on_a_gpu(envs[0].engine)
     used = 0
     for env in envs:
         env.reset(seed=3)
@@ -83,7 +94,7 @@ def test_what_is_computed_ahead_changes_no_number() -> None:
         ready = (envs[0].engine.view("next_episode") == envs[0].engine.episode + 1).sum().item()
         action = torch.full((50, 6), 0.3, device=envs[0].device)
         (obs, _, _, cut, _), (want, *_) = (env.step(action) for env in envs)
-        used += cut.sum().item() * (ready > 30)
+        used += cut.sum().item() * (ready > 20)
         assert torch.equal(envs[0].qpos, envs[1].qpos) and torch.equal(obs["velocity"], want["velocity"])
         if k == 75:
             for env in envs:
@@ -92,6 +103,29 @@ def test_what_is_computed_ahead_changes_no_number() -> None:
             assert not envs[0].engine.view("next_episode").any()
             assert torch.equal(envs[0].qpos, envs[1].qpos)
     assert used > 50
+
+
+@pytest.mark.cpu
+def test_a_graph_computes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once in each replay of a few steps, of which none would be due by itself; the numbers are those of a loop."""
+    monkeypatch.setattr("torch_mjenvs.envs.ahead.LONGEST_WAIT", 1000)
+    limits = {"autoreset_mode": "SameStep", "max_episode_steps": 10_000, "device": "cpu", "observation": "flat"}
+    env, twin = (TorchVectorEnv("cheetah-run", 50, **limits) for _ in range(2))
+    for x in (env, twin):
+        x.reset(seed=3)
+    twin.engine._ahead = None
+    replayed = record_graphs(monkeypatch)
+    ahead_as_on_a_gpu(env.engine)
+    rollout = env.capture(lambda obs: obs[:, :6].tanh(), 3)
+    rollout._device = torch.device("cuda:1")
+    rollout._capture()
+    for k in range(1, 5):
+        data = rollout()
+        ready = (env.engine.view("next_episode") == env.engine.episode + 1).sum().item()
+        assert ready == min(50, 16 * k) and replayed.count("replay") == k
+        for t in range(3):
+            obs, *_ = twin.step(twin.obs[:, :6].tanh())
+            assert torch.equal(data["next_obs"] if t == 2 else data["obs"][t + 1], obs)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from ptx import scratch_of
 
 from benchmarks import cuda_code
-from torch_mjenvs.compiler.llvm import NVIDIA
+from torch_mjenvs.compiler.llvm import NVIDIA, scratch_bytes
 
 from .decode import SIZE, SassError, decode
 
@@ -111,7 +112,7 @@ class Machine:
     """
 
     def __init__(self, ptx: str):
-        self.code = decode(ptx, operations())
+        self.code, self.scratch = decode(ptx, operations()), scratch_bytes(ptx)
         self._tables = aligned(torch.from_numpy(np.frombuffer(self.code.tables, np.uint8).copy())).numpy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = self.fewest = 0
@@ -121,7 +122,8 @@ class Machine:
         self, tensors: Sequence[torch.Tensor], last: int, threads: int = NVIDIA.warp, shared: int = 0
     ) -> tuple[_Launch, list]:
         """The arguments of a launch over a kernel's buffers, and what they point to; `last` is the last argument."""
-        values = np.array([*(x.data_ptr() for x in tensors), last], np.uint64)
+        tensors = [*tensors, *scratch_of(self.scratch, last)]
+        values = np.array([*(x.data_ptr() for x in tensors), *([0] if self.scratch else []), last], np.uint64)
         ranges = [(x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), 1) for x in tensors]
         ranges.append((self._tables.ctypes.data, self._tables.ctypes.data + len(self._tables), 0))
         bounds = np.array(ranges, np.uint64)
@@ -130,7 +132,7 @@ class Machine:
             code.ctypes.data, len(code), self.code.stack, threads, values.ctypes.data, len(values),
             self._bank4.ctypes.data, len(self._bank4), bounds.ctypes.data, len(bounds), shared,
         )  # fmt: skip
-        return made, [values, bounds]
+        return made, [values, bounds, tensors]
 
     def launch(self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp) -> None:
         """Run the kernel over its buffers as `cuda` launches it, in blocks of so many threads.

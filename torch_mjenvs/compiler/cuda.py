@@ -18,7 +18,7 @@ import torch
 
 from . import launch, source
 from .back_end import BackEnd
-from .llvm import NVIDIA, render_thread
+from .llvm import NVIDIA, render_thread, scratch_bytes
 from .program import Buffer, Program, collector_paused
 
 
@@ -99,19 +99,31 @@ class CudaKernel(launch.Kernel):
     `registers` and `local_bytes` are what a thread takes of each. `blocks` is how many blocks of one warp a
     multiprocessor holds at once. `reserved_bytes` is about how much of the GPU's memory the driver sets aside as local
     memory, once for all kernels of a process: enough for the largest of them on as many threads as the GPU can hold,
-    however many worlds there are.
+    however many worlds there are. `scratch_bytes` is what a world takes besides, while its kernel runs.
     """
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
         super().__init__(name, buffers, dtype, device)
         self.code = Code(name, ptx, device)
         self.registers, self.local_bytes = self.code.registers, self.code.local_bytes
+        self.scratch_bytes = scratch_bytes(ptx.decode())
         with torch.cuda.device(device):
             self.blocks = self._share_out()
             self.reserved_bytes = self._reserve()
 
-    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        return _Run(self, tensors, worlds)
+    def launcher(
+        self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch
+    ) -> Callable[[int], None]:
+        return _Run(self, tensors, worlds, scratch)
+
+    def at_once(self, worlds: int) -> int:
+        """Return how many worlds a launch is for: all, or as many as may take a share of the GPU's memory as scratch.
+        """
+        if not self.scratch_bytes:
+            return worlds
+        allowed = int(SHARE_OF_MEMORY * torch.cuda.get_device_properties(self.device).total_memory)
+        block = NVIDIA.warp * NVIDIA.warps
+        return min(worlds, max(1, allowed // (self.scratch_bytes * block)) * block)
 
     def _share_out(self) -> int:
         """Let as much of a multiprocessor's memory as possible serve as L1, where spilled values live, and return how
@@ -144,7 +156,7 @@ class CudaKernel(launch.Kernel):
         get = self.code.attribute
         threads = get("MAX_THREADS_PER_MULTIPROCESSOR") * get("MULTIPROCESSOR_COUNT")
         reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # calls take some, too
-        nothing = Arguments([0] * (len(self.buffers) + 1))
+        nothing = Arguments([0] * (len(self.buffers) + (3 if self.scratch_bytes else 1)))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
         answer = _retry_without_cache(
@@ -218,29 +230,39 @@ def block_size(worlds: int, multiprocessors: int) -> int:
 class _Run:
     """The kernel with everything that it is called with."""
 
-    def __init__(self, kernel: CudaKernel, tensors: Sequence[torch.Tensor], worlds: int):
-        self._kernel, self._threads = kernel, block_size(worlds, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
-        self._blocks = -(-worlds // self._threads)
-        self._arguments = Arguments([*[x.data_ptr() for x in tensors], worlds])
+    def __init__(self, kernel: CudaKernel, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch):
+        together = kernel.at_once(worlds)
+        self._kernel, self._threads = kernel, block_size(together, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
+        self._blocks = -(-together // self._threads)
+        self._firsts = range(0, worlds, together) if kernel.scratch_bytes else range(min(1, worlds))
+        held = [x.data_ptr() for x in tensors]
+        if kernel.scratch_bytes:
+            warps = -(-together // NVIDIA.warp)
+            self._scratch = scratch.memory(NVIDIA.warp * warps * kernel.scratch_bytes, kernel.device)
+            held += [self._scratch.data_ptr(), 0]
+            self._first = len(held) - 1
+        self._arguments = Arguments([*held, worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
 
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
-        if not self._blocks:
-            return  # CUDA refuses a launch of no blocks
         kernel, code = self._kernel, self._kernel.code
         with torch.cuda.device(kernel.device):
             _check(self._enter(code.context))  # a Python thread in which torch has not used CUDA has no context
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
-                _check(
-                    self._launch(
-                        code.function, self._blocks, 1, 1, self._threads, 1, 1, 0, stream, self._parameters, 0
+                for first in self._firsts:  # none for no worlds: CUDA refuses a launch of no blocks
+                    if kernel.scratch_bytes:
+                        self._arguments.put(self._first, first)
+                    _check(
+                        self._launch(
+                            code.function, self._blocks, 1, 1, self._threads, 1, 1, 0, stream, self._parameters, 0
+                        )
                     )
-                )
 
 
+SHARE_OF_MEMORY = 0.25  # of a GPU, which a launch may take as scratch
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 

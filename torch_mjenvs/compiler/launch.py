@@ -32,6 +32,22 @@ def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
     return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
 
 
+class Scratch:
+    """Memory of a GPU that launches may write over, one after the other. It grows to what the largest of them needs.
+
+    Launches that run at the same time, on different streams, must not share it. So each engine has its own.
+    """
+
+    def __init__(self) -> None:
+        self._memory: torch.Tensor | None = None
+
+    def memory(self, size: int, device: torch.device) -> torch.Tensor:
+        """Return at least this many bytes, which the launch must hold on to."""
+        if self._memory is None or self._memory.numel() < size:
+            self._memory = torch.empty(size, dtype=torch.uint8, device=device)
+        return self._memory
+
+
 class Kernel(ABC):
     """Loaded machine code of a program, for one device."""
 
@@ -42,21 +58,22 @@ class Kernel(ABC):
         _kernels[self.handle] = self
 
     @abstractmethod
-    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int, scratch: Scratch) -> Callable[[int], None]:
         """Return a function of n that runs the kernel n times over these tensors, which must keep their addresses."""
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         """Return such a function for other tensors. `old`, a launcher that is no longer used, or None, may be reused
         for it.
         """
-        return self.launcher(tensors, worlds)
+        return self.launcher(tensors, worlds, Scratch())
 
-    def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
-        """Check the tensors against the program's buffers and fix their addresses.
+    def bind(self, tensors: Mapping[str, torch.Tensor], scratch: Scratch | None = None) -> Launch:
+        """Check the tensors against the program's buffers and fix their addresses. `scratch`: for launches that never
+        run at the same time.
 
         Raises KeyError for a missing buffer, ValueError for one of a wrong shape, dtype, device or layout.
         """
-        return Launch(self, [tensors[b.name] for b in self.buffers])
+        return Launch(self, [tensors[b.name] for b in self.buffers], scratch)
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
         """Allocate a tensor of zeros for a buffer of this many worlds."""
@@ -87,14 +104,14 @@ class Kernel(ABC):
 class Launch:
     """A kernel with its tensors: call it to run it over all worlds."""
 
-    def __init__(self, kernel: Kernel, tensors: list[torch.Tensor]):
+    def __init__(self, kernel: Kernel, tensors: list[torch.Tensor], scratch: Scratch | None = None):
         known = (kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True))
         worlds = {n for n in known if n is not None}
         if len(worlds) != 1:
             raise ValueError(f"kernel {kernel.name}: buffers for different numbers of worlds: {sorted(worlds)}")
         self.kernel, self.tensors = kernel, tensors
         self._handle = kernel.handle
-        self.run = kernel.launcher(tensors, worlds.pop())
+        self.run = kernel.launcher(tensors, worlds.pop(), scratch or Scratch())
 
     def __call__(self, times: int = 1) -> None:
         """Run the program `times` times in a row for every world."""

@@ -70,6 +70,7 @@ class DirectSteps:
             return
         engine.action.copy_(action)
         engine.step()
+        engine.stepped(self._last)  # those before it, too
         self._end()
 
     def _end(self) -> None:
@@ -88,7 +89,7 @@ class DirectSteps:
     def end(self) -> None:
         """After `launches` have run, leave the engine as its own step would."""
         self._engine.action.copy_(self.rows["action"][self._last])
-        self._engine.stepped()
+        self._engine.stepped(self._last + 1)
         self._end()
 
     def finish(self, into: Mapping[str, torch.Tensor]) -> None:

@@ -28,7 +28,7 @@ from ..physics.model.model import Model
 from ..physics.params import DIRECTIONS, OPTIONS
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
-from .ahead import Ahead
+from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view, plain_copy
@@ -155,7 +155,8 @@ class Engine(Varied):
         given = self.outputs.buffers
         self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
-        self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
+        self._scratch = launch.Scratch()
+        self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, self._kernel("reset", origin)))
         self._gradient = StepGradient(episode, self._step.kernel, str(dtype).removeprefix("torch."))
         self._refreshing: launch.Launch | None = None
         # A user's task is traced now: later its Python could have changed since `step` was traced.
@@ -163,8 +164,13 @@ class Engine(Varied):
         self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
         self._views = {name: self._view_of(name) for name in self.buffers}
         self._ahead: Ahead | None = None
-        if self.layout.ahead and self.device.type == "cpu":
-            self._ahead = Ahead(self._kernel("ahead", origin), self.buffers, num_envs)
+        if self.layout.ahead:
+            ahead = self._kernel("ahead", origin)
+            self._ahead = (
+                AheadOnCpu(ahead, self.buffers, num_envs)
+                if self.device.type == "cpu"
+                else AheadOnGpu(ahead, self.buffers, num_envs, max_episode_steps)
+            )
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
@@ -339,10 +345,15 @@ class Engine(Varied):
         self._step()
         self.stepped()
 
-    def stepped(self) -> None:
-        """Do what follows a step on the engine's own buffers."""
+    def stepped(self, steps: int = 1) -> None:
+        """Do what follows steps. Within the capture of a CUDA graph that is for `end_graph`."""
         if self._ahead and not torch.compiler.is_compiling():
-            self._ahead.after_step()
+            self._ahead.after(steps)
+
+    def end_graph(self, steps: int) -> None:
+        """Do what each replay of the CUDA graph that is captured must do after so many steps."""
+        if self._ahead:
+            self._ahead.at_the_end_of_a_graph(steps)
 
     @exclusive
     def step_some(self, chosen: torch.Tensor) -> None:
@@ -391,7 +402,7 @@ class Engine(Varied):
     def launch_on(self, buffers: Mapping[str, torch.Tensor]) -> launch.Launch:
         """Return the launch of `step_on`, which does not check whether parameters have changed."""
         own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
-        return self._step.kernel.bind(own | dict(buffers))
+        return self._step.kernel.bind(own | dict(buffers), self._scratch)
 
     def transition(
         self, state: Mapping[str, torch.Tensor], action: torch.Tensor, *, clip_adjoint: float | None = None
@@ -438,7 +449,7 @@ class Engine(Varied):
         if self._refreshing is None:  # built late, since most users never set a state
             prepared, self._refresh_kernel = self._refresh_kernel, None
             kernel = prepared() if prepared else self._kernel("refresh", self._episode.origin())
-            self._refreshing = kernel.bind(self.buffers)
+            self._refreshing = kernel.bind(self.buffers, self._scratch)
         self._refreshing()
 
     @exclusive

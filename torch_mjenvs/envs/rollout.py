@@ -298,6 +298,7 @@ class Rollout:
                     graph = torch.cuda.CUDAGraph()
                     with capturing(graph, side):
                         unfit = self._run()
+                        self._engine.end_graph(self._steps)
                     if not unfit:
                         break
                     self._waiting -= unfit

@@ -261,7 +261,8 @@ class Simulation(Varied):
         kernel = _kernel(self._request, self._name, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
-        self._step = kernel.bind(self._buffers)
+        self._scratch = launch.Scratch()
+        self._step = kernel.bind(self._buffers, self._scratch)
         self._stepped = [self._buffers[name] for name in (*self._state, *self.outputs)]  # what a kernel writes into
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._request, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
@@ -374,7 +375,8 @@ class Simulation(Varied):
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most users only step
-            self._forward = _kernel(self._request, self._name, False, self.device).bind(self._buffers)
+            kernel = _kernel(self._request, self._name, False, self.device)
+            self._forward = kernel.bind(self._buffers, self._scratch)
         self._follow()
         self._without_graphs()
         launch.materialize(*(self._buffers[name] for name in self._written))

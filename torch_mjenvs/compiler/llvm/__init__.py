@@ -5,7 +5,7 @@ code is SSA from the start and is left to LLVM's code generator as it stands. No
 program gives the same bits on every target.
 """
 
-from .frames import render, render_thread
+from .frames import render, render_thread, scratch_bytes
 from .gpu import NVIDIA, Gpu
 
-__all__ = ["NVIDIA", "Gpu", "render", "render_thread"]
+__all__ = ["NVIDIA", "Gpu", "render", "render_thread", "scratch_bytes"]

@@ -101,7 +101,7 @@ def _nobody(w: Writer) -> str:
 
 
 def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
-    return w.assign(f"getelementptr {element}, {space or w.types.own} {array}, i32 {i}")
+    return w.assign(f"getelementptr {w.entry(array, element)}, {space or w.types.own} {array}, i32 {i}")
 
 
 def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:
@@ -132,10 +132,8 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
     """Append a number with its mask if that holds in any lane, and return the new count."""
     integer, own = w.types.mask, w.types.own
     bits = mask if w.types.lanes == 1 else w.assign(f"bitcast {w.types.of('b')} {mask} to {integer}")
-    at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
-    w.put(f"store {integer} {bits}, {own} {at}")
-    at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {count}")
-    w.put(f"store i32 {number}, {own} {at}")
+    w.put(f"store {integer} {bits}, {own} {_at(w, integer, masks, number)}")
+    w.put(f"store i32 {number}, {own} {_at(w, 'i32', numbers, count)}")
     some = w.assign(f"icmp ne {integer} {bits}, 0")
     more = w.assign(f"zext i1 {some} to i32")
     return w.assign(f"add i32 {count}, {more}")
@@ -182,12 +180,10 @@ def for_each(w: Writer, e: Expr) -> None:
 def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
     """Write the reading of the i-th number and its mask; the mask is "" if the number is for all worlds."""
     integer, own = w.types.mask, w.types.own
-    at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {i}")
-    number = w.assign(f"load i32, {own} {at}")
+    number = w.assign(f"load i32, {own} {_at(w, 'i32', numbers, i)}")
     if not masks:
         return number, ""
-    at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
-    mask = w.assign(f"load {integer}, {own} {at}")
+    mask = w.assign(f"load {integer}, {own} {_at(w, integer, masks, number)}")
     return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
 
 

@@ -24,6 +24,7 @@ class Gpu:
     own: str  # a pointer to a thread's own memory
     unroll_limit: int  # see `control.unroll_limit`
     together_from: float  # operations of a loop from which on the threads of a block begin each iteration together
+    scratch_from: float  # numbers of an array from which on it stands in scratch memory, not in a thread's own
 
 
 NVIDIA = Gpu(
@@ -48,4 +49,5 @@ NVIDIA = Gpu(
     unroll_limit=12,
     # On an H200: Hopper's loop, of 3,600 operations, loses a tenth by it, HalfCheetah's of 6,000 gains a quarter.
     together_from=4500,
+    scratch_from=32,
 )

@@ -87,6 +87,7 @@ class Writer(Text):
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by their contents
         self.arrays: list[str] = []  # in the thread's own memory
+        self.scratch: dict[str, tuple[int, str]] = {}  # arrays in scratch memory: size, and type of what is in them
         self.moved: Moved | None = None  # in a queue
         self.gpu: Gpu | None = None  # if each world is a thread
         self.common: set[Region] = set()  # regions that every thread with a world reaches
@@ -122,8 +123,17 @@ class Writer(Text):
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")
-        self.arrays.append(f"  {name} = {self.types.array(size, of)}")
+        if self.gpu is not None and size >= self.gpu.scratch_from:
+            self.scratch[name] = size, of
+        else:
+            self.arrays.append(f"  {name} = {self.types.array(size, of)}")
         return name
+
+    def entry(self, array: str, of: str) -> str:
+        """Return the type of an array's entry as far as the next one is away: in scratch memory, the entries of a
+        warp's threads are side by side.
+        """
+        return f"[{self.gpu.warp} x {of}]" if self.gpu is not None and array in self.scratch else of
 
     def operation(self, op: str, *args: str) -> str:
         """Write the lines of an operation's template, and return the name of its result."""
