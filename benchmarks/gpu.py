@@ -1,8 +1,8 @@
-"""Speed on an NVIDIA GPU, beside MJX and mujoco-torch where they are installed. One command, some 8 minutes.
+"""Speed on an NVIDIA GPU, and beside MJX where a folder has it (benchmarks/gpu_peers.py). One command, some 8 minutes.
 
     python -m benchmarks.gpu                                    # everything, into benchmarks/results/DATE-gpu.{json,md}
     python -m benchmarks.gpu --tasks HalfCheetah Humanoid --num-envs 32768 --no-peers
-    python -m benchmarks.gpu --minutes 60                       # until the last peer has compiled
+    python -m benchmarks.gpu --mjx-site DIR --minutes 60        # MJX too, until the last has compiled
 
 First parity: the same steps on the GPU and on the CPU, of one program, which should give the same bits, and one step
 beside Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of
@@ -57,7 +57,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tasks", nargs="+", choices=list(CASES), default=list(CASES))
     p.add_argument("--num-envs", nargs="+", type=int, default=list(NUM_ENVS))
-    p.add_argument("--minutes", type=float, default=8.0, help="no peer is begun, and none goes on, after so many")
+    p.add_argument("--minutes", type=float, default=8.0, help="no peer is begun, and none compiles, after so many")
+    p.add_argument("--mjx-site", type=Path, help="folder of packages with mujoco-mjx and its mujoco")
     p.add_argument("--no-peers", action="store_true")
     p.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the results")
     p.add_argument("--name", default=f"{datetime.date.today().isoformat()}-gpu", help="of the result files")
@@ -81,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     device = torch.device("cuda", torch.cuda.current_device())
     results = measure(cases, sorted(set(args.num_envs)), device, save)
     if not args.no_peers:
-        gpu_peers.measure(cases, results, end, save)
+        gpu_peers.measure(cases, list(gpu_peers.NUM_ENVS), results, device, args.mjx_site, end, save)
     print(page.read_text())
     print(f"wrote {data} and {page}")
     return int(bool(report.failures(results)))

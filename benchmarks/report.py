@@ -273,8 +273,8 @@ def gpu_markdown(results: dict[str, Any]) -> str:
     ]
     if peers := [(task, p) for task, found in results["tasks"].items() for p in found.get("peers", [])]:
         parts += [
-            "**Beside the peers**: physics steps/s, both in one process, in turns; *apart* is qpos in the end, of the "
-            "median world",
+            "**Beside the peers**: physics steps/s, each in a process of its own, in turns; *settings* are the peer's "
+            "solver's, and *apart* is qpos in the end, of the median world",
             gpu_peers_table(peers),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -361,14 +361,16 @@ def gymnasium_table(results: dict[str, Any]) -> str:
 
 
 def gpu_peers_table(peers: list[tuple[str, dict[str, Any]]]) -> str:
-    header = ["task", "peer", "worlds", "its steps/s", "ours, Simulation", "ratio", "apart", "its first call"]
+    header = ["task", "peer", "worlds", "settings"]
+    header += ["its steps/s", "ours, Simulation", "ratio", "apart", "its first call"]
     rows = []
     for task, p in peers:
-        named = [task, p["peer"], f"{p['num_envs']:,}"]
+        named = [task, f"{p['peer']} ({p['version']})" if "version" in p else p["peer"]]
+        named += [f"{p['num_envs']:,}", p["settings"]]
         if "error" in p:
             rows.append([*named, p["error"], "", "", "", ""])
             continue
         rates = [number(p[k]["median"]) for k in ("physics", "ours")]
         rest = [times(p["ratio"]), f"{p['apart']:.1e}", f"{p['first_call_s']:.0f} s"]
-        rows.append([task, f"{p['peer']} ({p['version']})", named[2], *rates, *rest])
+        rows.append([*named, *rates, *rest])
     return table(header, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import torch
@@ -53,9 +54,9 @@ def test_page(saved):
     found = results["tasks"]["Hopper"]
     rate = {"median": 1e4, "min": 9e3, "max": 2e4}
     found["peers"] = [
-        {"peer": "MJX", "num_envs": 48, "error": "jax is not installed"},
-        {"peer": "MJX", "num_envs": 64, "version": "x 1", "physics": rate, "ours": rate, "first_call_s": 20.0}
-        | {"apart": 1e-3, "ratio": {"median": 123.0, "min": 1.0, "max": 200.0}},
+        {"peer": "MJX", "num_envs": 48, "settings": "the model's", "error": "jax is not installed"},
+        {"peer": "MJX", "num_envs": 64, "settings": "few", "version": "x 1", "physics": rate, "ours": rate}
+        | {"first_call_s": 20.0, "apart": 1e-3, "ratio": {"median": 123.0, "min": 1.0, "max": 200.0}},
     ]
     instructions = next(
         s["instructions"] for s in json.loads(report.CODE.read_text())["steps"] if s["task"] == "Hopper"
@@ -66,6 +67,7 @@ def test_page(saved):
     found["step"] |= {"registers": 255, "local_bytes": 168, "reserved_bytes": 180_000_000, "blocks": 8}
     page = report.gpu_markdown(results)
     assert "| Hopper | 48 | 1 kernel |" in page and "| 25 % | 255 | 168 | 0.2 GB | 8 |" in page
+    assert "| Hopper | MJX (x 1) | 64 | few | 1" in page
     assert "jax is not installed" in page and "123x (1 to 200)" in page and "Parity fails" not in page
     median = 4 * found["rates"][1]["rates"]["engine"]["median"]  # physics steps
     assert f"| Hopper | 48 | float32 | {report.number(median)} |" in page
@@ -118,38 +120,95 @@ def test_without_a_gpu(capsys, monkeypatch, tmp_path):
     assert "no GPU" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
-def test_a_peer_is_raced(monkeypatch):
-    """With a peer that is ours, and so gives the same numbers."""
+# What benchmarks/mjx_process.py promises, with MuJoCo C in place of MJX.
+STAND_IN = """
+import json, sys
+import mujoco
+import numpy as np
+_, model, states, reached, frame_skip, *settings = sys.argv
+print("a package says something")
+m = mujoco.MjModel.from_xml_path(model)
+d = mujoco.MjData(m)
+found = []
+with np.load(states) as x:
+    for w in range(len(x["qpos"])):
+        mujoco.mj_resetData(m, d)
+        d.qpos, d.qvel = x["qpos"][w], x["qvel"][w]
+        for ctrl in x["controls"][:, w]:
+            d.ctrl = ctrl
+            mujoco.mj_step(m, d, int(frame_skip))
+        found.append(d.qpos.copy())
+np.save(reached, np.array(found))
+print(json.dumps({"first_call_s": 1.0, "version": "x 1", "given": settings}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"seconds": 0.5}), flush=True)
+"""
+HANGS = "import sys\nsys.stdin.read()\n"
+FAILS_LATER = """
+import json, sys
+import numpy as np
+with np.load(sys.argv[2]) as x:
+    np.save(sys.argv[3], x["qpos"])
+print(json.dumps({"first_call_s": 1.0, "version": "x 1"}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"error": "out of memory"}), flush=True)
+"""
+DIES = "import sys\nsys.exit('ImportError: no such thing')\n"
 
-    def peer(model, states, controls, frame_skip, device):
-        step = gpu_peers.our_step(HOPPER, states, controls, device)
-        return lambda: step().contiguous()
 
-    monkeypatch.setitem(gpu_peers.MAKERS, "MJX", peer)
-    monkeypatch.setattr(gpu_peers, "versions", lambda name: "ours 1")
-    found = gpu_peers.time_peer("MJX", HOPPER, 48, HERE)
-    assert found["apart"] == 0 and found["ratio"]["min"] <= found["ratio"]["median"] <= found["ratio"]["max"]
-    assert found["physics"]["median"] > 0 and found["first_call_s"] > 0
+def peers_rows(folder, monkeypatch, program: str | None, seconds: float = 100.0, **options) -> list[dict]:
+    """The rows of a run with this program in place of the process of MJX, or with that process itself."""
+    if program is not None:
+        (folder / "program.py").write_text(program)
+        monkeypatch.setattr(gpu_peers, "PROGRAM", folder / "program.py")
+    saved: list[dict] = []
+    results: dict = {"tasks": {"Hopper": {}}}
+    end = time.monotonic() + seconds
+
+    def save(results: dict) -> None:
+        saved.append(json.loads(json.dumps(results)))
+
+    gpu_peers.measure([HOPPER], [24], results, HERE, folder, end, save, **options)
+    rows = results["tasks"]["Hopper"]["peers"]
+    assert [(row["peer"], row["num_envs"], row["settings"]) for row in rows] == [
+        ("MJX", 24, name) for name in gpu_peers.SETTINGS
+    ]
+    assert [len(x["tasks"]["Hopper"]["peers"]) for x in saved] == [1, 2]
+    return rows
+
+
+def test_a_peer_is_raced(monkeypatch, tmp_path):
+    rows = peers_rows(tmp_path, monkeypatch, STAND_IN)
+    assert [row["given"] for row in rows] == [[], ["--iterations", "4", "--ls-iterations", "8"]]
+    for row in rows:
+        assert row["apart"] < 1e-4 and row["version"] == "x 1"
+        assert row["ratio"]["min"] <= row["ratio"]["median"] <= row["ratio"]["max"]
+        assert row["physics"]["median"] == pytest.approx(24 * 5 * 4 / 0.5) and row["ours"]["median"] > 0
 
 
 @pytest.mark.cpu
-def test_peers_that_are_missing_fail_or_take_too_long(monkeypatch):
-    saved: list[dict] = []
-    results: dict = {"tasks": {"Hopper": {}}}
-    monkeypatch.setattr(gpu_peers, "PEERS", {"MJX": ("json",), "mujoco-torch": ("no_such_module.at_all",)})
-    monkeypatch.setattr(gpu_peers, "NUM_ENVS", (4,))
-    monkeypatch.setattr(gpu_peers.sys, "executable", "/bin/false")
-    gpu_peers.measure([HOPPER], results, gpu_peers.time.monotonic() + 100, saved.append)
-    assert [p["error"] for p in results["tasks"]["Hopper"]["peers"]] == [
-        "it failed",
-        "no_such_module.at_all is not installed",
-    ]
-    assert len(saved) == 2
-    assert gpu_peers.in_process("MJX", HOPPER, 4, 1.0) == {"error": "no time was left for it"}
+def test_peers_that_fail_or_take_too_long(monkeypatch, tmp_path):
+    def errors(program: str | None, **options) -> list[str]:
+        return [row["error"] for row in peers_rows(tmp_path, monkeypatch, program, **options)]
+
+    assert all("No module named" in error for error in errors(None))  # MJX's own process: the folder is empty
+    assert errors(DIES) == ["ImportError: no such thing"] * 2
+    assert errors(FAILS_LATER) == ["out of memory"] * 2
+    assert errors(STAND_IN, seconds=1.0) == ["no time was left for it"] * 2
     monkeypatch.setattr(gpu_peers, "SHORTEST", 0.0)
+    assert errors(HANGS, limit=0.4) == ["nothing after 0 s"] * 2
+    results: dict = {"tasks": {"Hopper": {}}}
+    gpu_peers.measure([HOPPER], [24], results, HERE, None, time.monotonic() + 100, lambda x: None)
+    assert all("--mjx-site" in row["error"] for row in results["tasks"]["Hopper"]["peers"])
 
-    def run(command, timeout, **_):
-        raise gpu_peers.subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(gpu_peers.subprocess, "run", run)
-    assert gpu_peers.in_process("MJX", HOPPER, 4, 0.2) == {"error": "nothing after 0 s"}
+@pytest.mark.cpu
+def test_peers_by_their_own_command(monkeypatch, tmp_path, capsys):
+    (tmp_path / "program.py").write_text(STAND_IN)
+    monkeypatch.setattr(gpu_peers, "PROGRAM", tmp_path / "program.py")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    out = tmp_path / "new" / "found.json"
+    command = ["--tasks", "Hopper", "--num-envs", "8", "--mjx-site", str(tmp_path), "--out", str(out)]
+    assert gpu_peers.main(command) == 0
+    assert len(json.loads(out.read_text())["tasks"]["Hopper"]["peers"]) == 2
+    assert "| Hopper | MJX (x 1) | 8 | few iterations |" in capsys.readouterr().out
