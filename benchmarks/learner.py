@@ -1,6 +1,6 @@
 """The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts.
 
-With "bf16" factors of products are bfloat16, where the processor gains by that.
+With "bf16" factors of products are bfloat16, where the processor gains by that; in torch they are what a run's are.
 
     python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
     python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2
@@ -25,6 +25,7 @@ import torch
 from torch_mjenvs.compiler.matrices import Loop, Multiply, PlanKernel, Step, build
 from torch_mjenvs.training import ppo, runs, worlds
 from torch_mjenvs.training.compiled import why_no_bfloat16
+from torch_mjenvs.training.networks import ROUNDED
 
 from .machine import turns
 
@@ -115,7 +116,7 @@ def main() -> None:
     if args.products and args.device.type != "cpu":
         parser.error("--products is for the CPU")
     torch.set_num_threads(args.threads)
-    torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
+    torch.set_float32_matmul_precision(ROUNDED)  # as a run does
     print("| task | minibatch | torch, ms | float32, ms | ratio | GFlop/s | bf16, ms | ratio | GFlop/s |")
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for task in args.tasks:

@@ -23,7 +23,7 @@ from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import Pass
 from torch_mjenvs.networks.tiles import FRAMES, Scratch
-from torch_mjenvs.training import compiled, ppo, runs, train
+from torch_mjenvs.training import compiled, ppo, runs, train, worlds
 from torch_mjenvs.training.compiled.minibatch import groups_of
 from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.sharing import ALONE
@@ -493,7 +493,8 @@ def test_layers_that_do_not_fit_are_refused():
 def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
     train.main([*SMALL, "--out", str(tmp_path), "--precision", "float32"])
     assert json.loads((tmp_path / "result.json").read_text())["learner"] == "compiled"
-    train.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
+    flags = ["--learner", "torch", "--precision", "float32", "--resume", "--total-steps", "5000"]
+    train.main([*SMALL, "--out", str(tmp_path), *flags])
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["learner"] == "torch" and [change[1:] for change in result["changes"]] == [
         ["learner", "compiled", "torch"], ["total_steps", 3000, 5000],
@@ -502,10 +503,11 @@ def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("flags", "why"),
-    [([], "neither AMX nor a fast AVX512-BF16"), (["--learner", "torch"], "it is for the compiled learner")],
+    [([], "neither AMX nor a fast AVX512-BF16"), (["--learner", "torch"], "torch does not round to it")],
 )
 def test_where_bfloat16_cannot_be_a_run_is_in_float32_and_says_so(flags, why, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(ppo, "why_no_bfloat16", lambda: "this processor has neither AMX nor a fast AVX512-BF16")
+    monkeypatch.setattr(ppo, "rounded_to", lambda device: "float32")
     train.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16", *flags])
     assert json.loads((tmp_path / "result.json").read_text())["precision"] == "float32"
     assert "--precision bfloat16 is float32 here: " in (said := capsys.readouterr().err) and why in said
@@ -518,10 +520,31 @@ def test_by_default_a_run_is_in_bfloat16_where_that_is_faster(fast, monkeypatch,
     ways = partial(ppo.ways, settings={"actor": [64], "critic": [64]}, share=ALONE)
     assert ways(parsed(["--device", "cpu"]))["precision"] == ("bfloat16" if fast else "float32")
     assert ways(parsed(["--device", "cpu", "--precision", "float32"]))["precision"] == "float32"
-    assert ways(parsed(["--device", "cpu", "--learner", "torch"]))["precision"] == "float32"
+    monkeypatch.setattr(ppo, "rounded_to", lambda device: "bfloat16" if fast else "float32")
+    in_torch = ["--device", "cpu", "--learner", "torch"]
+    assert ways(parsed(in_torch))["precision"] == ("bfloat16" if fast else "float32")
+    assert ways(parsed([*in_torch, "--precision", "float32"]))["precision"] == "float32"
     of_gpu = argparse.Namespace(learner=None, precision=None, device="cuda")
     assert ways(of_gpu) == {"learner": "compiled", "precision": "float32"}
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("flags", [[], ["--precision", "float32"], ["--precision", "bfloat16"]])
+def test_products_in_torch_are_as_precise_as_the_run_says(flags, capsys):
+    torch.set_float32_matmul_precision("medium")  # as by a run before
+    args = train.chosen([])[1].parse_args(["--device", "cpu", "--learner", "torch", *flags])
+    settings = ppo.settings("TorchHopper-v0", "cpu", num_envs=512, actor=(16, 16), critic=(16, 16))
+    ways = ppo.ways(args, settings, ALONE)
+    agent = ppo.make(worlds.make("TorchHopper-v0", 512, "cpu"), settings, 0, {}, ALONE, **ways)
+    obs = torch.randn(512, agent.columns[0])
+    found, exact = agent.net.forward(obs)[1].double(), obs.double()
+    for weight, bias in agent.net.value:
+        exact = exact @ weight.double().T + bias.double()
+        exact = exact if weight is agent.net.value[-1][0] else exact.tanh()
+    error = float((found - exact[:, 0]).abs().max())
+    assert error < 1e-5 if ways["precision"] == "float32" else 1e-4 < error < 0.1
+    assert ways["precision"] == "float32" or "float32" not in flags
+    assert ("bfloat16 is float32 here" in capsys.readouterr().err) == ("bfloat16" in flags and error < 1e-5)
 
 
 @needs_bfloat16

@@ -18,6 +18,7 @@ from torch_mjenvs import Policy
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.training import sac
 from torch_mjenvs.training.health import Faults
+from torch_mjenvs.training.sharing import ALONE
 from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -43,6 +44,14 @@ def whole(tmp_path_factory):
     out = tmp_path_factory.mktemp("sac") / "whole"
     main([*SMALL, "--out", str(out)])
     return out
+
+
+def test_products_are_in_float32_whatever_ran_before_and_the_run_says_so(whole):
+    assert json.loads((whole / "result.json").read_text())["precision"] == "float32"
+    torch.set_float32_matmul_precision("medium")  # as a run of PPO does
+    s = sac.settings(ENV, num_envs=8, batch=16, buffer=100, random_frames=0, actor=[8, 8], critic=[8, 12])
+    sac.make(make(ENV, 8, "cpu"), s, 0, {}, ALONE)
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_an_interrupted_run_resumed_ends_with_the_same_bits(whole, tmp_path, monkeypatch):

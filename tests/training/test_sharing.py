@@ -65,8 +65,11 @@ def test_two_processes_are_one_bit_for_bit_and_one_goes_on_where_two_stopped(tmp
 
 @pytest.mark.slow
 def test_two_processes_are_nearly_one_in_torch_and_go_on_where_one_stopped(tmp_path):
-    """Each sums half of a minibatch's gradient: the last bits differ, which 4 updates carry on."""
-    flags = ("--learner", "torch", "--epochs", "2")
+    """Each sums half of a minibatch's gradient: the last bits differ, which 4 updates carry on.
+
+    Where torch rounds factors to bfloat16, it does so in large products only: not in those of half of these worlds.
+    """
+    flags = ("--learner", "torch", "--precision", "float32", "--epochs", "2")
     main([*FLAGS, *flags, "--out", str(tmp_path / "one"), "--total-steps", "1024"])
     main([*FLAGS, *flags, "--out", str(tmp_path / "two"), "--total-steps", "512"])
     done = shared(tmp_path / "two", *flags, "--total-steps", "1024", "--resume")

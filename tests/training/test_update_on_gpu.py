@@ -314,21 +314,28 @@ def test_an_evaluation_in_a_graph_is_one_step_by_step(gpu, monkeypatch, count):
     assert torch.equal(found.returns, returns)
 
 
-def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys):
+def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+
     def ways(widest: int = 64, ranks: int = 1, **given: str | None) -> dict[str, str]:
         args = argparse.Namespace(**({"learner": None, "precision": None, "device": "cuda"} | given))
         return ppo.ways(args, {"actor": [64, 64], "critic": [widest, 64]}, Share(0, ranks))
 
     assert ways() == ways(widest=256) == {"learner": "compiled", "precision": "float32"}
-    assert ways(widest=512) == ways(ranks=2) == {"learner": "torch", "precision": "float32"}
+    assert ways(widest=512) == ways(ranks=2) == {"learner": "torch", "precision": "tf32"}
     assert ways(widest=512, learner="compiled")["learner"] == "compiled"
     with pytest.raises(SystemExit, match="--learner compiled cannot be: on a GPU it is for one process"):
         ways(ranks=2, learner="compiled")
     assert ways(learner="compiled") == {"learner": "compiled", "precision": "float32"}
-    assert ways(learner="torch") == {"learner": "torch", "precision": "float32"}
+    assert ways(learner="torch") == {"learner": "torch", "precision": "tf32"}
+    assert ways(learner="torch", precision="float32")["precision"] == "float32"
     assert capsys.readouterr().err == ""
     assert ways(learner="compiled", precision="bfloat16")["precision"] == "float32"
     assert "--precision bfloat16 is float32 here: it is for the CPU" in capsys.readouterr().err
+    assert ways(learner="torch", precision="bfloat16")["precision"] == "tf32"
+    assert "--precision bfloat16 is tf32 here: it is for the CPU" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert ways(learner="torch")["precision"] == "float32"
 
 
 def minibatches_are_those_of_the_cpu(there: torch.device) -> None:

@@ -78,6 +78,25 @@ def parameters(count: int, widths: Sequence[int], norm: str = "none") -> int:
     return count * (dense + (2 * sum(widths[1:-1]) if norm == "layer" else 0))
 
 
+ROUNDED = "medium"  # of torch's products: factors of bfloat16 or TF32 take a third of the time off, and learn as well
+
+
+def rounded_to(device: torch.device) -> str:
+    """Return to what torch rounds the factors of products with the precision ROUNDED: float32 if it does not.
+
+    On a CPU torch rounds those of large products only, of more than 4,096 multiply-adds. Whether it does depends on the
+    processor, torch's build and the environment, so this tries it.
+    """
+    if device.type == "cuda":
+        return "tf32" if torch.cuda.get_device_capability(device) >= (8, 0) else "float32"
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(ROUNDED)
+    x = torch.full((1, 32, 32), 1 + 2**-9, dtype=torch.float32, device=device)  # 1 in bfloat16
+    rounded = float(torch.bmm(x, x)[0, 0, 0]) == 32
+    torch.set_float32_matmul_precision(before)
+    return "bfloat16" if rounded else "float32"
+
+
 class Stack:
     """Networks of the same widths, run side by side: a layer of all of them is one batched product.
 

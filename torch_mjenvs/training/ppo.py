@@ -45,7 +45,7 @@ from .compiled import (
 )
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults, count_bad_rewards
-from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
+from .networks import ROUNDED, ActorCritic, Adam, Replayed, RunningMoments, parameters, rounded_to
 from .seen import Seen
 from .settings import SETTINGS as TABLES
 from .settings import settings
@@ -57,7 +57,6 @@ __all__ = ["NAME", "PPO", "TABLES", "Settings", "add_flags", "make", "settings",
 NAME = "PPO"
 RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
 WIDEST = 256  # units of a hidden layer; with it, kernels are 2 to 10 times as fast as torch on an H200, with 512 slower
-PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
 
 @dataclass(frozen=True)
@@ -524,8 +523,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"),
-        help="precision in which the compiled learner multiplies; sums are float32. Default bfloat16 if this processor "
-        "is faster with it",
+        help="precision to which factors of products are rounded; sums are float32. Default bfloat16 if this processor "
+        "is faster with it; in torch, what torch is fastest with: bfloat16 by AMX, TF32 on a GPU",
     )  # fmt: skip
 
 
@@ -539,13 +538,18 @@ def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) ->
         raise SystemExit(f"--learner compiled cannot be: {reason}")
     usual = on_cpu or max([*settings["actor"], *settings["critic"]], default=0) <= WIDEST
     compiled = not reason and (args.learner == "compiled" or (usual and args.learner is None))
-    why = reason or (None if on_cpu else "it is for the CPU")
-    if not why:
-        why = why_no_bfloat16() if compiled else "it is for the compiled learner"
-    if args.precision == "bfloat16" and why:
-        print(f"--precision bfloat16 is float32 here: {why}", file=sys.stderr)
-    rounded = args.precision != "float32" and not why
-    return {"learner": "compiled" if compiled else "torch", "precision": "bfloat16" if rounded else "float32"}
+    if compiled:
+        why = why_no_bfloat16() if on_cpu else "it is for the CPU"
+        fastest = "float32" if why else "bfloat16"
+    else:
+        why = "torch does not round to it on this processor" if on_cpu else "it is for the CPU"
+        fastest = rounded_to(device)
+    if args.precision == "bfloat16" and fastest != "bfloat16":
+        print(f"--precision bfloat16 is {fastest} here: {why}", file=sys.stderr)
+    return {
+        "learner": "compiled" if compiled else "torch",
+        "precision": "float32" if args.precision == "float32" else fastest,
+    }
 
 
 def make(
@@ -559,5 +563,5 @@ def make(
     size = settings["minibatch"]
     if learner == "torch" and size % share.ranks:
         raise ValueError(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
-    torch.set_float32_matmul_precision(PRECISION)
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else ROUNDED)
     return PPO(env, Settings(**settings), seed, obs_groups, learner == "compiled", precision == "bfloat16", share)

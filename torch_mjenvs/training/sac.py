@@ -384,4 +384,5 @@ def make(
     """Make an SAC of these settings. Raises ValueError as SAC does, and for a run shared among processes."""
     if share.ranks > 1:
         raise ValueError("a run of SAC is not shared out: start it without torchrun, or take PPO")
+    torch.set_float32_matmul_precision("highest")  # as `ways` says, whatever ran in this process before
     return SAC(env, Settings(**settings), seed, obs_groups)
