@@ -31,6 +31,7 @@ import torch
 from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from .envs.observation import chosen_groups
 from .envs.parts import Parts
@@ -155,7 +156,8 @@ class Network(nn.Module):
         super().__init__()
         found: list[nn.Module] = []
         for (weight, bias), affine in itertools.zip_longest(layers, norms):
-            layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
+            # Without the random numbers that a layer begins with: a run that is evaluated must not miss them.
+            layer = skip_init(nn.Linear, weight.shape[1], weight.shape[0], device=weight.device)
             layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
             found.append(layer)
             if affine:

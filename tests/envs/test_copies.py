@@ -143,7 +143,7 @@ class Filed(Task):
 
 
 @pytest.mark.parametrize("after", ["edited", "removed"])
-@pytest.mark.parametrize("make", [TorchVectorEnv, TorchRLEnv, TorchEnv])
+@pytest.mark.parametrize("make", [TorchVectorEnv, TorchRLEnv, pytest.param(TorchEnv, marks=pytest.mark.cpu)])
 def test_a_copy_has_the_model_that_was_loaded(make, after, copied, tmp_path):
     """Whatever its file holds by then, and wherever the process is."""
     file = tmp_path / "pendulum.xml"

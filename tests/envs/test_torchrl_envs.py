@@ -479,7 +479,7 @@ def test_torchrls_partial_steps_leave_the_other_worlds_as_they_are(repeats: int)
         env.set_seed(2)
     got, lone, moves = whole.reset(), [env.reset() for env in alone], actions(whole, 2 * LIMIT)
     masks = torch.rand(len(moves), N, generator=torch.Generator().manual_seed(1), device="cpu") < 0.7
-    ended = torch.zeros(N, dtype=torch.bool)
+    ended = torch.zeros(N, dtype=torch.bool, device="cpu")
     for move, mask in zip(moves, masks, strict=True):
         mask = mask & ~ended
         if not mask.any():
@@ -497,7 +497,7 @@ def test_torchrls_partial_steps_leave_the_other_worlds_as_they_are(repeats: int)
                 assert torch.equal(stepped[flag][i], lone[i][flag][0])
         ended, got = stepped["done"][:, 0].cpu(), stepped
         if ended.float().mean() > 0.7:  # begin anew some that have ended, and some that have not
-            reset = torch.arange(N) % 4 != 0
+            reset = torch.arange(N, device="cpu") % 4 != 0
             got = whole.reset(got.set("_reset", reset[:, None].to(whole.device)))
             lone = [alone[i].reset() if reset[i] else lone[i] for i in range(N)]
             ended &= ~reset
@@ -530,7 +530,7 @@ def test_partial_steps_keep_stacks_of_pictures() -> None:
     mask = torch.arange(N) % 2 == 0
     second = env.step(first.clone().set("action", env.action_spec.rand()).set("_step", mask.to(env.device)))["next"]
     same = (second["pixels"] == first["pixels"]).flatten(1).all(1).cpu()
-    assert torch.equal(same, ~mask)
+    assert torch.equal(same, ~mask.cpu())
 
 
 def test_partial_steps_are_refused_where_episodes_have_begun_anew() -> None:

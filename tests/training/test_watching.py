@@ -19,6 +19,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from torch_mjenvs import Policy
+from torch_mjenvs.policy import policy_of
 from torch_mjenvs.training import ppo, runs, train
 from torch_mjenvs.training.scores import score
 from torch_mjenvs.training.worlds import make
@@ -98,6 +99,9 @@ def test_a_run_on_a_gpu_is_evaluated_by_a_copy_of_its_policy_on_the_cpu(tmp_path
     agent = SimpleNamespace(networks=lambda: {name: x for name, x in entries.items() if name != "env"})
     evaluation = runs.Evaluation({"env": "TorchHopper-v0"}, argparse.Namespace(device="cuda", seed=3))
     fresh = make("TorchHopper-v0", runs.EVALUATED, "cpu")
+    before = torch.get_rng_state()
+    policy_of(entries)  # on a GPU before it is moved, where its layers would take the run's random numbers
+    assert torch.equal(torch.get_rng_state(), before)
     assert evaluation(agent) == score(Policy.load(tmp_path / "run"), fresh, 5, "cpu").returns.mean().item()
     evaluation.close()
 

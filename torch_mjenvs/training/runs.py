@@ -283,7 +283,7 @@ class Evaluation:
     def __call__(self, agent: Agent) -> float:
         assert self.env is not None
         on_cpu = torch.device(self.args.device).type == "cpu"
-        act = agent.act if on_cpu else policy_of(policy_entries(agent, self.run)).cpu()
+        act = agent.act if on_cpu else policy_of(policy_entries(agent, self.run)).cpu()  # which draws no random numbers
         with torch.random.fork_rng(devices=[]):
             return float(first_episodes(act, self.env, self.args.seed + 2, "cpu").returns.mean())
 

@@ -5,7 +5,8 @@ code is SSA from the start and is left to LLVM's code generator as it stands. No
 program gives the same bits on every target.
 """
 
-from .frames import render, render_thread, scratch_bytes
+from .frames import render, render_thread
 from .gpu import NVIDIA, Gpu
+from .scratch import bytes_a_world
 
-__all__ = ["NVIDIA", "Gpu", "render", "render_thread", "scratch_bytes"]
+__all__ = ["NVIDIA", "Gpu", "bytes_a_world", "render", "render_thread"]

@@ -74,7 +74,7 @@ def add_indices(w: Writer, e: Expr) -> None:
 def place(w: Writer, array: Expr, row: object, column: int) -> str:
     """Write the address of a number, in steps that many numbers share: the row, what is added to it, the column."""
     own, columns, at = w.types.own, array.attr.columns, w.names[array]
-    entry = w.entry(at, w.types.of("f"))
+    entry = w.entry(w.types.of("f"))
     positions = w.positions if w.in_list_order and array_of(array) in w.in_list_order else {}
     for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
         index = w.assign(f"zext i32 {positions.get(part) or w.value(part, 's')} to i64")
@@ -88,7 +88,7 @@ def array(w: Writer, e: Expr) -> None:
     """Write an array, with what it holds from the start."""
     vector, own = w.types.of("f"), w.types.own
     w.names[e] = w.array(e.attr.rows * e.attr.columns, vector)
-    entry = w.entry(w.names[e], vector)
+    entry = w.entry(vector)
     for k, x in enumerate(e.args):
         at = w.assign(f"getelementptr {entry}, {own} {w.names[e]}, i32 {k}")
         w.put(f"store {vector} {w.value(x, 'f')}, {own} {at}")
@@ -129,7 +129,7 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
     step = w.assign(f"add {integers} {step}, {offset}")
     if kind == "i32":
         step = w.assign(f"sext {integers} {step} to {wide}")
-    return w.assign(f"getelementptr {w.entry(at, w.types.element)}, {w.types.own} {at}, {wide} {step}")
+    return w.assign(f"getelementptr {w.entry(w.types.element)}, {w.types.own} {at}, {wide} {step}")
 
 
 def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:

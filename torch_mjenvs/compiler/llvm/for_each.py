@@ -101,7 +101,8 @@ def _nobody(w: Writer) -> str:
 
 
 def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
-    return w.assign(f"getelementptr {w.entry(array, element)}, {space or w.types.own} {array}, i32 {i}")
+    entry = element if space else w.entry(element)
+    return w.assign(f"getelementptr {entry}, {space or w.types.own} {array}, i32 {i}")
 
 
 def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
 from ..lower import lower
 from ..program import Program
-from . import arrays, buffers, control, for_each, queues, scalars
+from . import arrays, buffers, control, for_each, queues, scalars, scratch
 from .gpu import NVIDIA, Gpu
 from .list_order import arrays_in_list_order
 from .types import Types
@@ -43,79 +40,59 @@ def render(program: Program, lanes: int) -> str:
         w.put("ret void")
     head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
     body = "\n".join(w.lines)
-    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.column_arrays(w), *w.arrays, f"{body}\n}}"])
+    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.column_arrays(w), *_arrays(w), f"{body}\n}}"])
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     """Return `@kernel(pointers to the buffers in order, i64 worlds allocated)` in IR: a world per thread of a GPU.
 
-    A kernel with arrays in scratch memory has two arguments more before the number of worlds: a pointer to it, and the
-    first world of this launch. `scratch_bytes` reads from the code how much memory a world needs.
+    A kernel whose arrays stand in scratch memory has two arguments more before the number of worlds: a pointer to it,
+    and the first world of the launch.
     """
+    w = _thread(program, gpu, in_scratch=False)
+    arrays, note = _arrays(w), []
+    arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))]
+    if scratch.size_of(w.arrays) >= gpu.scratch_from:  # known only now
+        w = _thread(program, gpu, in_scratch=True)
+        arrays, note = [], [scratch.note(w.arrays)]
+        arguments += [f"{gpu.shared} noalias %scratch", "i64 %first"]
+    arguments.append("i64 %worlds")
+    attributes = gpu.attributes.format(threads=gpu.warp * gpu.warps)
+    head = f"define {gpu.convention} void @kernel({', '.join(arguments)}) {attributes}"
+    return "\n".join([*note, *w.tables.values(), f"{head} {{\nentry:", *arrays, *w.lines, "}"])
+
+
+def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
+    """Write the body of a kernel."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
-    w.gpu, w.common = gpu, {program.trace.top}
+    w.gpu, w.common, w.in_scratch = gpu, {program.trace.top}, in_scratch
     w.in_list_order = arrays_in_list_order(w.live)
     w.put(f"%thread = call i32 @{gpu.thread}()")
     w.put(f"%block = call i32 @{gpu.block}()")
     size = w.assign(f"call i32 @{gpu.size}()") if gpu.warps > 1 else gpu.warp
     w.put(f"%before = mul i32 %block, {size}")
     w.put("%index = add i32 %before, %thread")
-    start = len(w.lines)
+    if in_scratch:
+        w.put("%place = zext i32 %index to i64")
+        w.put("%world = add i64 %place, %first")
+    else:
+        w.put("%world = zext i32 %index to i64")
+    w.put("%there = icmp ult i64 %world, %worlds")
+    w.put("br i1 %there, label %begin, label %end")
     w.label("begin")
-    body = len(w.lines)
+    begin = len(w.lines)
     _body(w)
+    if in_scratch:
+        w.lines[begin:begin] = scratch.places(w.arrays, gpu)
     w.put("br label %end")
     w.label("end")
     w.put("ret void")
-    arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))]
-    head = []
-    if w.scratch:
-        arguments += [f"{gpu.shared} noalias %scratch", "i64 %first"]
-        size, lines = _scratch(w.scratch, gpu)
-        w.lines[body:body] = lines
-        head = [f'module asm "{SCRATCH.format(size)}"']
-    world = ["%place = zext i32 %index to i64", "%world = add i64 %place, %first"]
-    world = world if w.scratch else ["%world = zext i32 %index to i64"]
-    there = [*world, "%there = icmp ult i64 %world, %worlds", "br i1 %there, label %begin, label %end"]
-    w.lines[start:start] = [f"  {line}" for line in there]
-    arguments.append("i64 %worlds")
-    attributes = gpu.attributes.format(threads=gpu.warp * gpu.warps)
-    define = f"define {gpu.convention} void @kernel({', '.join(arguments)}) {attributes}"
-    return "\n".join([*head, *w.tables.values(), f"{define} {{\nentry:", *w.arrays, *w.lines, "}"])
+    return w
 
 
-SCRATCH = "// scratch memory: {} bytes a world"  # a comment of PTX
-BYTES = {"double": 8, "float": 4, "i32": 4, "i1": 1}
-
-
-def scratch_bytes(code: str) -> int:
-    """Return how many bytes of scratch memory a world needs of a kernel with this PTX. It is for whole warps."""
-    found = re.search(re.escape(SCRATCH).replace(r"\{\}", r"(\d+)"), code)
-    return int(found[1]) if found else 0
-
-
-def _scratch(arrays: Mapping[str, tuple[int, str]], gpu: Gpu) -> tuple[int, list[str]]:
-    """Return how many bytes arrays in scratch memory take for a world, and the lines that find them.
-
-    The entries of a warp's threads are side by side, so that threads that read the same entry read one line of memory.
-    """
-    size, lines, places = 0, [], []
-    for kind, width in sorted(BYTES.items(), key=lambda x: -x[1]):
-        if not any(of == kind for _, of in arrays.values()):
-            continue
-        lines.append(f"%lane.{kind} = getelementptr {kind}, {gpu.shared} %warp, i64 %lane")
-        for name, (n, of) in arrays.items():
-            if of == kind:
-                at = f"getelementptr i8, {gpu.shared} %lane.{kind}, i64 {gpu.warp * size}"
-                places += [f"{name}.at = {at}", f"{name} = addrspacecast {gpu.shared} {name}.at to {gpu.own}"]
-                size += n * width
-    size = -(-size // 8) * 8
-    begin = [
-        f"%before.warps = udiv i64 %place, {gpu.warp}", f"%lane = urem i64 %place, {gpu.warp}",
-        f"%offset = mul i64 %before.warps, {gpu.warp * size}",
-        f"%warp = getelementptr i8, {gpu.shared} %scratch, i64 %offset",
-    ]  # fmt: skip
-    return size, [f"  {line}" for line in (*begin, *lines, *places)]
+def _arrays(w: Writer) -> list[str]:
+    """Return the lines that give a function its arrays."""
+    return [f"  {name} = {w.types.array(n, of)}" for name, (n, of) in w.arrays.items()]
 
 
 def _stack_alignment(types: Types) -> str:

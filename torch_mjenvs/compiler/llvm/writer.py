@@ -86,8 +86,8 @@ class Writer(Text):
         self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by their contents
-        self.arrays: list[str] = []  # in the thread's own memory
-        self.scratch: dict[str, tuple[int, str]] = {}  # arrays in scratch memory: size, and type of what is in them
+        self.arrays: dict[str, tuple[int, str]] = {}  # their sizes, and types of what is in them
+        self.in_scratch = False  # whether arrays stand in a GPU's scratch memory, not in the thread's own
         self.moved: Moved | None = None  # in a queue
         self.gpu: Gpu | None = None  # if each world is a thread
         self.common: set[Region] = set()  # regions that every thread with a world reaches
@@ -123,17 +123,14 @@ class Writer(Text):
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")
-        if self.gpu is not None and size >= self.gpu.scratch_from:
-            self.scratch[name] = size, of
-        else:
-            self.arrays.append(f"  {name} = {self.types.array(size, of)}")
+        self.arrays[name] = size, of
         return name
 
-    def entry(self, array: str, of: str) -> str:
+    def entry(self, of: str) -> str:
         """Return the type of an array's entry as far as the next one is away: in scratch memory, the entries of a
         warp's threads are side by side.
         """
-        return f"[{self.gpu.warp} x {of}]" if self.gpu is not None and array in self.scratch else of
+        return f"[{self.gpu.warp} x {of}]" if self.gpu is not None and self.in_scratch else of
 
     def operation(self, op: str, *args: str) -> str:
         """Write the lines of an operation's template, and return the name of its result."""
