@@ -3,11 +3,11 @@
     python -m benchmarks.gpu_tasks build                     # kernels, side by side, into the caches
     python -m benchmarks.gpu_tasks time                      # one task after the other, into results/gpu-tasks.json
     python -m benchmarks.gpu_tasks time TorchDMC/dog-run-v0  # only these anew
-    python -m benchmarks.gpu_tasks table                     # as Markdown
+    python -m benchmarks.gpu_tasks table                     # into docs/cuda.md, from the data that is there
 
 Equal: float32, 60 steps of 256 worlds under random actions, resets and time limits among them, on the GPU and on the
 CPU, which runs the GPU's program. Steps/s: environment steps, float32, of the bare engine with autoreset, by CUDA
-events; worlds are of random ages, and the states are those that 100 steps with uniform actions lead to.
+events; worlds are of random ages, and the states are those that 500 steps with uniform actions lead to.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ from . import machine, report
 
 FILE = Path(__file__).parent / "results" / "gpu-tasks.json"
 SUITE = FILE.with_name("suite.json")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "cuda.md"
+BEGIN, END = "<!-- written by benchmarks/gpu_tasks.py -->", "<!-- end of what benchmarks/gpu_tasks.py wrote -->"
 NUM_ENVS = (4096, 32768)
 PARITY_WORLDS, PARITY_STEPS = 256, 60
-WARM_UP, ROUNDS, LEAST = 100, 5, 0.05  # steps, rounds, and seconds of a round
+WARM_UP, ROUNDS, LEAST = 500, 5, 0.05  # steps, until resets are computed ahead; rounds, and seconds of a round
 LONGEST = 5.0  # seconds of warming up
 AHEAD = {"next_start", "next_episode"}  # what is computed ahead, and when, is no result
 ACTION_SETS = 8
@@ -196,16 +198,13 @@ def table() -> str:
     head = ["task", "numbers compared", "that differ", *(f"{n:,} worlds" for n in NUM_ENVS), "beside dm_control"]
     cells = []
     for name in own_ids():
-        if name not in rows or "rates" not in rows[name]:
+        row = rows.get(name, {})
+        if "bits" not in row:
             continue
-        row = rows[name]
-        rates = [row["rates"][str(n)]["median"] for n in NUM_ENVS]
+        rates = [row["rates"][str(n)]["median"] for n in NUM_ENVS] if "rates" in row else []
         one = theirs.get(name.removeprefix("TorchDMC/").removesuffix("-v0"), {}).get("dm_control")
-        beside = f"{rates[-1] / one:,.0f}x" if one else ""
-        bits = row["bits"]
-        cells.append(
-            [f"`{name}`", f"{bits['numbers']:,}", f"{bits['differing']:,}", *map(report.number, rates), beside]
-        )
+        shown = [*map(report.number, rates), f"{rates[-1] / one:,.0f}x" if one else ""] if rates else ["", "", ""]
+        cells.append([f"`{name}`", f"{row['bits']['numbers']:,}", f"{row['bits']['differing']:,}", *shown])
     return report.table(head, cells)
 
 
@@ -218,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     names, device = args.names or list(own_ids()), torch.device(args.device)
     warnings.simplefilter("ignore")
     if args.what == "table":
-        print(table())
+        report.put(PAGE, BEGIN, END, table())
         return 0
     if device.type == "cuda" and not torch.cuda.is_available():
         print(f"torch {torch.__version__} sees no GPU: nothing to measure", file=sys.stderr)

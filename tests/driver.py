@@ -132,8 +132,8 @@ class Driver:
         if not self.answer:
             most = int(re.search(r"\.maxntid (\d+)\n", "\n".join(machine.source))[1])
             over_worlds = most == NVIDIA.warp * NVIDIA.warps
-            left = values[-1] - (values[-2] if machine.scratch else 0)  # and further launches for what is left then
-            worlds = gx * bx >= left > (gx - 1) * bx or (machine.scratch and left > gx * bx)
+            worlds = gx * bx >= values[-1] > (gx - 1) * bx
+            worlds |= bool(machine.scratch) and values[-1] > gx * bx  # further launches are for the rest
             assert worlds or not over_worlds, "a thread for each world, and no block for nothing"
             assert bx <= most and (bx < NVIDIA.warp or not bx % NVIDIA.warp) if over_worlds else bx == most
             self.threads |= {bx} if over_worlds else set()

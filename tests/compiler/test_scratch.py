@@ -1,0 +1,122 @@
+"""Arrays of a GPU's kernels in scratch memory: no bit tells where they stand, and it is there for a launch's worlds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from driver import driver
+from kernels import record_list
+from sass.machine import Machine, missing
+from test_cuda import cuda_kernel, on_both
+from test_list_order import BY_NUMBER, IN_ORDER, N
+
+from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.active_sets import everything, put_each
+from torch_mjenvs.compiler.arrays import Array
+from torch_mjenvs.compiler.build import build
+from torch_mjenvs.compiler.llvm import NVIDIA, bytes_a_world
+from torch_mjenvs.compiler.program import Buffer, record
+
+__all__ = ["driver"]  # a fixture
+pytestmark = pytest.mark.cpu  # which interprets a GPU's code
+CPU = torch.device("cpu")
+BODIES = [*IN_ORDER, *BY_NUMBER]
+
+
+@pytest.fixture
+def in_scratch(monkeypatch) -> None:
+    """All arrays stand in scratch memory, however small."""
+    monkeypatch.setattr(cuda, "NVIDIA", dataclasses.replace(NVIDIA, scratch_from=1))
+
+
+def numbers(worlds: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(N, worlds, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_the_bits_are_those_of_arrays_in_a_threads_own_memory(body, dtype, in_scratch):
+    program = record_list(body, N, 4, dtype)
+    code = cuda.assembly(program)
+    assert bytes_a_world(code) and "local_depot" not in code
+    y = on_both(program, {"x": numbers(80, getattr(torch, dtype)).numpy()})["y"]
+    assert np.isfinite(y).all() and len(np.unique(y[0])) > 30
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("body", [IN_ORDER[0], BY_NUMBER[-2]], ids=lambda body: body.__name__)
+def test_so_are_those_of_nvidias_machine_code(body, in_scratch):
+    program = record_list(body, N, 4, "float32")
+    machine = Machine(cuda.assembly(program))
+    ours, theirs = ([numbers(80), torch.zeros(4, 80)] for _ in range(2))
+    build(program, CPU).bind(dict(zip("xy", ours, strict=True)))()
+    machine.launch(theirs, 80)
+    assert machine.code.stack == 0 and ours[1].any() and torch.equal(*(x[1] for x in (ours, theirs)))
+
+
+def test_large_arrays_alone_are_there():
+    """From 64 KiB of a thread's own memory on, of which a GPU would reserve 18 GB."""
+
+    def bytes_of(numbers: int) -> int:
+        def body(b):
+            rows = Array(rows=numbers)
+            put_each(everything(numbers), lambda i: (i, [b["x"][0]]), rows)
+            return {"x": [rows[2]]}
+
+        return bytes_a_world(cuda.assembly(record("many", [Buffer("x", 1)], body, "float32")))
+
+    assert bytes_of(2**8) == 0
+    assert bytes_of(2**14) == 2**14 * 9  # a number, its place in the list, and whether it is in it
+
+
+@pytest.mark.parametrize(("at_once", "launches"), [(128, 4), (256, 2), (512, 1)])
+def test_a_launch_is_for_no_more_worlds_than_a_share_of_the_memory_is_enough_for(
+    at_once, launches, driver, monkeypatch, in_scratch
+):
+    program = record_list(BODIES[0], N, 4, "float32")
+    kernel = cuda_kernel(program)
+    share = (at_once + 1) * kernel.scratch_bytes / torch.cuda.get_device_properties(None).total_memory
+    monkeypatch.setattr(cuda, "SHARE_OF_MEMORY", share)
+    ours, theirs = ({"x": numbers(400), "y": torch.zeros(4, 400)} for _ in range(2))
+    held = kernel.bind(ours)
+    assert held.run._scratch.numel() == -(-min(at_once, 400) // 32) * 32 * kernel.scratch_bytes
+    before = len(driver.calls)
+    held(2)
+    assert driver.calls[before:] == [("launch", 1234)] * launches * 2
+    build(program, CPU).bind(theirs)()
+    assert ours["y"].any() and torch.equal(ours["y"], theirs["y"])
+
+
+def test_launches_share_it_if_they_are_told_to(driver, in_scratch):
+    kernel = cuda_kernel(record_list(BODIES[0], N, 4, "float32"))
+
+    def memory(worlds: int, scratch: launch.Scratch | None = None) -> torch.Tensor:
+        return kernel.bind({"x": numbers(worlds), "y": torch.zeros(4, worlds)}, scratch).run._scratch
+
+    one = launch.Scratch()
+    large = memory(96, one)
+    assert memory(96, one) is memory(32, one) is large and memory(96) is not large
+    larger = memory(128, one)
+    assert larger.numel() > large.numel() and memory(96, one) is larger
+
+
+def test_the_launches_of_an_environment_share_it_and_those_of_two_do_not(monkeypatch):
+    """Two environments may be on two streams; the launches of one change its worlds, and never run side by side."""
+    seen: list[launch.Scratch | None] = []
+    bind = launch.Kernel.bind
+
+    def told(self, tensors, scratch=None):
+        seen.append(scratch)
+        return bind(self, tensors, scratch)
+
+    monkeypatch.setattr(launch.Kernel, "bind", told)
+    env = TorchVectorEnv("Hopper", 2, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    env.set_state(env.qpos.clone(), env.qvel.clone())
+    env.capture(lambda obs: obs[:, :3].tanh(), 3)()
+    assert len(seen) >= 5 and set(seen) == {env.engine._scratch}
+    assert TorchVectorEnv("Hopper", 2).engine._scratch is not env.engine._scratch
