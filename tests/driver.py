@@ -155,7 +155,7 @@ def driver(monkeypatch) -> Driver:
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1234))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: made.calls.append(("emptied",)))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3_000_000_000, 85_000_000_000))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (3_000_000_000, 85_000_000_000))
     properties = SimpleNamespace(total_memory=85_000_000_000)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     return made

@@ -104,6 +104,17 @@ def test_launches_share_it_if_they_are_told_to(driver, in_scratch):
     assert larger.numel() > large.numel() and memory(96, one) is larger
 
 
+def test_too_little_memory(driver, in_scratch, monkeypatch):
+    kernel = cuda_kernel(record_list(BODIES[0], N, 4, "float32"))
+
+    def full(*size, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(launch.torch, "empty", full)
+    with pytest.raises(torch.OutOfMemoryError, match=rf"needs {kernel.scratch_bytes} bytes a world .* fewer worlds"):
+        kernel.bind({"x": numbers(96), "y": torch.zeros(4, 96)})
+
+
 def test_the_launches_of_an_environment_share_it_and_those_of_two_do_not(monkeypatch):
     """Two environments may be on two streams; the launches of one change its worlds, and never run side by side."""
     seen: list[launch.Scratch | None] = []

@@ -125,6 +125,19 @@ class CudaKernel(launch.Kernel):
         block = NVIDIA.warp * NVIDIA.warps
         return min(worlds, max(1, allowed // (self.scratch_bytes * block)) * block)
 
+    def scratch_for(self, worlds: int, scratch: launch.Scratch) -> torch.Tensor:
+        """Return scratch memory for so many worlds at once. Raises torch.OutOfMemoryError if there is not enough."""
+        size = NVIDIA.warp * -(-worlds // NVIDIA.warp) * self.scratch_bytes
+        try:
+            return scratch.memory(size, self.device)
+        except torch.OutOfMemoryError as error:
+            free, total = torch.cuda.mem_get_info(self.device)
+            raise torch.OutOfMemoryError(
+                f"{self.name} needs {self.scratch_bytes:,} bytes a world of scratch memory on {self.device}: "
+                f"{size / 1e9:.1f} GB for {worlds:,} worlds at once. Of its {total / 1e9:.1f} GB, {free / 1e9:.1f} GB "
+                "are free. Make room: by fewer worlds, fewer processes on this GPU, or float32 instead of float64"
+            ) from error
+
     def _share_out(self) -> int:
         """Let as much of a multiprocessor's memory as possible serve as L1, where spilled values live, and return how
         many blocks of one warp it then holds.
@@ -237,8 +250,7 @@ class _Run:
         self._firsts = range(0, worlds, together) if kernel.scratch_bytes else range(min(1, worlds))
         held = [x.data_ptr() for x in tensors]
         if kernel.scratch_bytes:
-            warps = -(-together // NVIDIA.warp)
-            self._scratch = scratch.memory(NVIDIA.warp * warps * kernel.scratch_bytes, kernel.device)
+            self._scratch = kernel.scratch_for(together, scratch)
             held += [self._scratch.data_ptr(), 0]
             self._first = len(held) - 1
         self._arguments = Arguments([*held, worlds])
