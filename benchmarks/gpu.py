@@ -1,8 +1,8 @@
-"""Speed on an NVIDIA GPU, and beside MJX where a folder has it (benchmarks/gpu_peers.py). One command, some 8 minutes.
+"""Speed on an NVIDIA GPU, and beside MJX if you name a folder with it (benchmarks/gpu_peers.py). Some 8 minutes.
 
-    python -m benchmarks.gpu                                    # everything, into benchmarks/results/DATE-gpu.{json,md}
+    python -m benchmarks.gpu                                # all but MJX, into benchmarks/results/DATE-gpu.{json,md}
     python -m benchmarks.gpu --tasks HalfCheetah Humanoid --num-envs 32768 --no-peers
-    python -m benchmarks.gpu --mjx-site DIR --minutes 60        # MJX too, until the last has compiled
+    python -m benchmarks.gpu --mjx-site DIR --minutes 60    # with MJX, until the last process has compiled
 
 First parity: the same steps on the GPU and on the CPU, of one program, which should give the same bits, and one step
 beside Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of

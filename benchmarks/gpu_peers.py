@@ -9,7 +9,7 @@ MJX 3 needs MuJoCo 3, this package MuJoCo 4. DIR is searched first, then what th
 A peer has physics alone, no observation, reward or reset: so both start from the same seasoned states, under the same
 random controls, and are put back there before the worlds have left the states that occur in episodes. The models are
 Gymnasium's own; where those ask for PGS, Newton stands in for it, as MJX has no PGS. Two rows a size: with the model's
-own limits of iterations, which MJX seldom reaches, and with few, as its users set. Ours always has the model's own.
+own limits of iterations, which MJX seldom reaches, and with few, as its users set. Ours always runs to convergence.
 
 First all processes compile, several at a time, while nothing is timed: `first_call_s` is with others beside it. Then
 each takes turns with ours, by the clock on the wall, while the rest wait and keep the memory they have.

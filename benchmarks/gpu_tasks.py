@@ -5,7 +5,7 @@
     python -m benchmarks.gpu_tasks time TorchDMC/dog-run-v0  # only these anew
     python -m benchmarks.gpu_tasks table                     # into docs/cuda.md, from the data that is there
 
-Equal: float32, 60 steps of 256 worlds under random actions, resets and time limits among them, on the GPU and on the
+Bits: float32, 60 steps of 256 worlds under random actions, resets and time limits among them, on the GPU and on the
 CPU, which runs the GPU's program. Steps/s: environment steps, float32, of the bare engine with autoreset, by CUDA
 events; worlds are of random ages, and the states are those that 500 steps with uniform actions lead to.
 """
@@ -158,7 +158,7 @@ def build(name: str, kind: str) -> tuple[str, float]:
 
 
 def build_all(names: list[str], device: torch.device) -> None:
-    """Build them in as many processes as there are cores, of which each takes a GPU's local memory for itself."""
+    """Build them in processes on three quarters of the cores. Each process reserves local memory on the GPU."""
     spawn = multiprocessing.get_context("spawn")
     workers = max(1, (os.cpu_count() or 2) * 3 // 4)
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, max_tasks_per_child=1) as pool:

@@ -1,6 +1,6 @@
 """The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts.
 
-With "bf16" factors of products are bfloat16, where the processor gains by that; in torch they are what a run's are.
+With "bf16" factors of products are bfloat16, where the processor gains by that; in torch they are rounded as in a run.
 
     python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
     python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2

@@ -12,8 +12,8 @@ from .compiler.program import collector_paused
 
 @contextlib.contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Iterator[None]:
-    """Capture what the block launches. Python's cycle collector is off meanwhile: if it found an older graph that
-    nobody uses any more, freeing that would make the capture fail.
+    """Capture what the block launches, with Python's cycle collector off: if it freed an older graph that nobody uses
+    any more, the capture would fail.
     """
     with collector_paused(), torch.cuda.graph(graph, stream=stream):
         yield

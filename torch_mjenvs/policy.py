@@ -156,7 +156,7 @@ class Network(nn.Module):
         super().__init__()
         found: list[nn.Module] = []
         for (weight, bias), affine in itertools.zip_longest(layers, norms):
-            # Without the random numbers that a layer begins with: a run that is evaluated must not miss them.
+            # No random initial weights: a run that is evaluated must draw the same random numbers as one that is not.
             layer = skip_init(nn.Linear, weight.shape[1], weight.shape[0], device=weight.device)
             layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
             found.append(layer)

@@ -1,4 +1,4 @@
-"""Arrays of a GPU's kernels in scratch memory: no bit tells where they stand, and it is there for a launch's worlds."""
+"""Arrays of a GPU's kernels in scratch memory: results are the same bits, and it is allocated for a launch's worlds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODIES = [*IN_ORDER, *BY_NUMBER]
 
 @pytest.fixture
 def in_scratch(monkeypatch) -> None:
-    """All arrays stand in scratch memory, however small."""
+    """Put all arrays in scratch memory, however small."""
     monkeypatch.setattr(cuda, "NVIDIA", dataclasses.replace(NVIDIA, scratch_from=1))
 
 
@@ -59,7 +59,7 @@ def test_so_are_those_of_nvidias_machine_code(body, in_scratch):
 
 
 def test_large_arrays_alone_are_there():
-    """From 64 KiB of a thread's own memory on, of which a GPU would reserve 18 GB."""
+    """Those of 64 KiB a thread and more, for which a GPU would otherwise reserve 18 GB."""
 
     def bytes_of(numbers: int) -> int:
         def body(b):
@@ -116,7 +116,7 @@ def test_too_little_memory(driver, in_scratch, monkeypatch):
 
 
 def test_the_launches_of_an_environment_share_it_and_those_of_two_do_not(monkeypatch):
-    """Two environments may be on two streams; the launches of one change its worlds, and never run side by side."""
+    """Two environments may be on two streams. The launches of one change its worlds, and never run at the same time."""
     seen: list[launch.Scratch | None] = []
     bind = launch.Kernel.bind
 

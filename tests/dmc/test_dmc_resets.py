@@ -107,7 +107,7 @@ def test_what_is_computed_ahead_changes_no_number(as_on_a_gpu: bool) -> None:
 
 @pytest.mark.cpu
 def test_a_graph_computes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once in each replay of a few steps, of which none would be due by itself; the numbers are those of a loop."""
+    """Each replay computes ahead once, though its few steps alone would not; the numbers are those of a loop."""
     monkeypatch.setattr("torch_mjenvs.envs.ahead.LONGEST_WAIT", 1000)
     limits = {"autoreset_mode": "SameStep", "max_episode_steps": 10_000, "device": "cpu", "observation": "flat"}
     env, twin = (TorchVectorEnv("cheetah-run", 50, **limits) for _ in range(2))

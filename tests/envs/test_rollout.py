@@ -254,7 +254,7 @@ def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
 
 
 class InACycle:
-    """An object that only the cycle collector frees, which it tells."""
+    """An object that only the cycle collector frees. It then adds itself to `freed`."""
 
     def __init__(self, freed: list):
         self.me, self.freed = self, freed
@@ -265,7 +265,7 @@ class InACycle:
 
 @pytest.mark.cpu
 def test_nothing_is_freed_by_the_collector_within_a_capture(captures):
-    """An older CUDA graph among it would make the capture fail."""
+    """If an older CUDA graph were freed, the capture would fail."""
     env, freed, within = make(), [], []
     env.reset(seed=0)
 

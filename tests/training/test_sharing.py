@@ -67,7 +67,8 @@ def test_two_processes_are_one_bit_for_bit_and_one_goes_on_where_two_stopped(tmp
 def test_two_processes_are_nearly_one_in_torch_and_go_on_where_one_stopped(tmp_path):
     """Each sums half of a minibatch's gradient: the last bits differ, which 4 updates carry on.
 
-    Where torch rounds factors to bfloat16, it does so in large products only: not in those of half of these worlds.
+    In float32: where torch rounds factors to bfloat16, it does so only in large products, not in those of half of these
+    worlds.
     """
     flags = ("--learner", "torch", "--precision", "float32", "--epochs", "2")
     main([*FLAGS, *flags, "--out", str(tmp_path / "one"), "--total-steps", "1024"])

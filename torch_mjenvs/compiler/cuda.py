@@ -99,7 +99,7 @@ class CudaKernel(launch.Kernel):
     `registers` and `local_bytes` are what a thread takes of each. `blocks` is how many blocks of one warp a
     multiprocessor holds at once. `reserved_bytes` is about how much of the GPU's memory the driver sets aside as local
     memory, once for all kernels of a process: enough for the largest of them on as many threads as the GPU can hold,
-    however many worlds there are. `scratch_bytes` is what a world takes besides, while its kernel runs.
+    however many worlds there are. `scratch_bytes` is how much scratch memory the kernel needs for each world.
     """
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
@@ -117,7 +117,8 @@ class CudaKernel(launch.Kernel):
         return _Run(self, tensors, worlds, scratch)
 
     def at_once(self, worlds: int) -> int:
-        """Return how many worlds a launch is for: all, or as many as may take a share of the GPU's memory as scratch.
+        """Return how many of these worlds one launch steps: all, or as many as a share of the GPU's memory suffices
+        for as scratch memory.
         """
         if not self.scratch_bytes:
             return worlds
@@ -274,7 +275,7 @@ class _Run:
                     )
 
 
-SHARE_OF_MEMORY = 0.25  # of a GPU, which a launch may take as scratch
+SHARE_OF_MEMORY = 0.25  # of a GPU, which a launch may take as scratch memory
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 

@@ -33,7 +33,7 @@ def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
 
 
 class Scratch:
-    """Memory of a GPU that launches may write over, one after the other. It grows to what the largest of them needs.
+    """Scratch memory of a GPU, which launches overwrite one after the other. It grows to what the largest one needs.
 
     Launches that run at the same time, on different streams, must not share it. So each engine has its own.
     """
@@ -42,7 +42,7 @@ class Scratch:
         self._memory: torch.Tensor | None = None
 
     def memory(self, size: int, device: torch.device) -> torch.Tensor:
-        """Return at least this many bytes, which the launch must hold on to."""
+        """Return a tensor of at least this many bytes. The launch must keep it as long as it uses the memory."""
         if self._memory is None or self._memory.numel() < size:
             self._memory = torch.empty(size, dtype=torch.uint8, device=device)
         return self._memory
@@ -68,8 +68,9 @@ class Kernel(ABC):
         return self.launcher(tensors, worlds, Scratch())
 
     def bind(self, tensors: Mapping[str, torch.Tensor], scratch: Scratch | None = None) -> Launch:
-        """Check the tensors against the program's buffers and fix their addresses. `scratch`: for launches that never
-        run at the same time.
+        """Check the tensors against the program's buffers and fix their addresses.
+
+        scratch: shared with launches that never run at the same time as this one; by default it has its own.
 
         Raises KeyError for a missing buffer, ValueError for one of a wrong shape, dtype, device or layout.
         """

@@ -34,7 +34,7 @@ class Ahead(ABC):
 
     @abstractmethod
     def at_the_end_of_a_graph(self, steps: int) -> None:
-        """Within the capture of a CUDA graph of so many steps, have each replay compute what is due after it."""
+        """While a CUDA graph of so many steps is captured, have each replay compute ahead what is due after it."""
 
     def compute(self, some: torch.Tensor) -> None:
         """Compute ahead for these worlds, as many as a launch is for."""
@@ -67,10 +67,10 @@ class AheadOnCpu(Ahead):
 
 class AheadOnGpu(Ahead):
     """Every few steps, computes ahead for the next worlds in turn, whether they need it or not: to find those that do,
-    the host would have to wait.
+    the host would have to wait for the GPU.
 
-    Each world has its turn twice in an episode's time. That is more than is needed, but a launch for a seventh of the
-    worlds takes no longer than one reset, which without it nearly every step would wait for.
+    Each world has its turn twice or more in an episode of full length. That is more than it needs, but a launch for a
+    seventh of the worlds takes no longer than one reset, for which nearly every step would otherwise wait.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class DirectSteps:
             return
         engine.action.copy_(action)
         engine.step()
-        engine.stepped(self._last)  # those before it, too
+        engine.stepped(self._last)  # for the steps before it, which `Engine.step` does not count
         self._end()
 
     def _end(self) -> None:

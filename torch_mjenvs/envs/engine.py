@@ -346,12 +346,12 @@ class Engine(Varied):
         self.stepped()
 
     def stepped(self, steps: int = 1) -> None:
-        """Do what follows steps. Within the capture of a CUDA graph that is for `end_graph`."""
+        """Do what is due after so many steps. While a CUDA graph is captured, `end_graph` does it instead."""
         if self._ahead and not torch.compiler.is_compiling():
             self._ahead.after(steps)
 
     def end_graph(self, steps: int) -> None:
-        """Do what each replay of the CUDA graph that is captured must do after so many steps."""
+        """While a CUDA graph of so many steps is captured, add what each replay must do after them."""
         if self._ahead:
             self._ahead.at_the_end_of_a_graph(steps)
 

@@ -78,14 +78,14 @@ def parameters(count: int, widths: Sequence[int], norm: str = "none") -> int:
     return count * (dense + (2 * sum(widths[1:-1]) if norm == "layer" else 0))
 
 
-ROUNDED = "medium"  # of torch's products: factors of bfloat16 or TF32 take a third of the time off, and learn as well
+ROUNDED = "medium"  # of torch: rounding factors to bfloat16 or TF32 saves a third of the time, and learns as well
 
 
 def rounded_to(device: torch.device) -> str:
-    """Return to what torch rounds the factors of products with the precision ROUNDED: float32 if it does not.
+    """Return the type to which torch rounds factors of products at the precision ROUNDED, or float32 if it does not.
 
-    On a CPU torch rounds those of large products only, of more than 4,096 multiply-adds. Whether it does depends on the
-    processor, torch's build and the environment, so this tries it.
+    On a CPU torch rounds only in large products, of more than 4,096 multiply-adds. Whether it does so depends on the
+    processor, torch's build and variables of the environment, so this tries it.
     """
     if device.type == "cuda":
         return "tf32" if torch.cuda.get_device_capability(device) >= (8, 0) else "float32"

@@ -46,13 +46,13 @@ def render(program: Program, lanes: int) -> str:
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     """Return `@kernel(pointers to the buffers in order, i64 worlds allocated)` in IR: a world per thread of a GPU.
 
-    A kernel whose arrays stand in scratch memory has two arguments more before the number of worlds: a pointer to it,
-    and the first world of the launch.
+    A kernel whose arrays are in scratch memory has two more arguments before the number of worlds: a pointer to that
+    memory, and the first world of the launch.
     """
     w = _thread(program, gpu, in_scratch=False)
     arrays, note = _arrays(w), []
     arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))]
-    if scratch.size_of(w.arrays) >= gpu.scratch_from:  # known only now
+    if scratch.size_of(w.arrays) >= gpu.scratch_from:  # known only after writing
         w = _thread(program, gpu, in_scratch=True)
         arrays, note = [], [scratch.note(w.arrays)]
         arguments += [f"{gpu.shared} noalias %scratch", "i64 %first"]
@@ -91,7 +91,7 @@ def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
 
 
 def _arrays(w: Writer) -> list[str]:
-    """Return the lines that give a function its arrays."""
+    """Return the lines that allocate a function's arrays in its own memory."""
     return [f"  {name} = {w.types.array(n, of)}" for name, (n, of) in w.arrays.items()]
 
 

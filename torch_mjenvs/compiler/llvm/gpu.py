@@ -24,7 +24,7 @@ class Gpu:
     own: str  # a pointer to a thread's own memory
     unroll_limit: int  # see `control.unroll_limit`
     together_from: float  # operations of a loop from which on the threads of a block begin each iteration together
-    scratch_from: float  # bytes of a thread's arrays from which on they stand in scratch memory, not in its own
+    scratch_from: float  # bytes of a thread's arrays from which on they are in scratch memory, not in its own
 
 
 NVIDIA = Gpu(
@@ -50,6 +50,6 @@ NVIDIA = Gpu(
     # On an H200: Hopper's loop, of 3,600 operations, loses a tenth by it, HalfCheetah's of 6,000 gains a quarter.
     together_from=4500,
     # CUDA reserves a thread's own memory for all threads that a GPU can hold, an H100 270,336: for 64 KiB it is 18 GB.
-    # Scratch memory is for the worlds that there are. On an H200 Humanoid takes 1.04 of the time with it, Ant 1.1.
+    # Scratch memory is for the worlds that there are. On an H200 Humanoid takes 1.04 times as long with it, Ant 1.1.
     scratch_from=2**16,
 )

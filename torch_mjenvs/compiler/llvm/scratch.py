@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from .gpu import Gpu
 
 Arrays = Mapping[str, tuple[int, str]]  # by name: the size, and the type of what is in it
-BYTES = {"double": 8, "float": 4, "i32": 4, "i1": 1}  # of these types; the widest first, so that all are aligned
+BYTES = {"double": 8, "float": 4, "i32": 4, "i1": 1}  # of each type; the widest first, so that all are aligned
 NOTE = "// scratch memory: {} bytes a world"  # a comment in the kernel's PTX
 
 
@@ -22,20 +22,21 @@ def size_of(arrays: Arrays) -> int:
 
 
 def note(arrays: Arrays) -> str:
-    """Return the line of IR that notes this in the kernel's PTX."""
+    """Return the line of IR that notes the size of a thread's arrays in the kernel's PTX."""
     return f'module asm "{NOTE.format(size_of(arrays))}"'
 
 
 def bytes_a_world(ptx: str) -> int:
-    """Return how many bytes of scratch memory a world needs of the kernel with this code: 0 if it has no such arrays.
-    Memory is needed for whole warps.
+    """Return how many bytes of scratch memory the kernel with this PTX needs for each world: 0 if its arrays are not
+    there. It needs them for whole warps.
     """
     found = re.search(re.escape(NOTE).replace(r"\{\}", r"(\d+)"), ptx)
     return int(found[1]) if found else 0
 
 
 def places(arrays: Arrays, gpu: Gpu) -> list[str]:
-    """Return lines that find the arrays of the thread that is number %place of its launch, in the memory at %scratch.
+    """Return lines of IR that find, in the memory at %scratch, the arrays of the thread that is number %place of its
+    launch.
 
     The entries of a warp's threads are side by side, so that threads which read the same entry read one line of memory.
     """

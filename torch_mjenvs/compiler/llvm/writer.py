@@ -127,8 +127,8 @@ class Writer(Text):
         return name
 
     def entry(self, of: str) -> str:
-        """Return the type of an array's entry as far as the next one is away: in scratch memory, the entries of a
-        warp's threads are side by side.
+        """Return a type as large as the step from an array's entry to the next. In scratch memory, the same entries of
+        a warp's threads are side by side.
         """
         return f"[{self.gpu.warp} x {of}]" if self.gpu is not None and self.in_scratch else of
 
