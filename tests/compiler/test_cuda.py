@@ -429,6 +429,14 @@ def test_a_launch(driver):
     assert d.shape == (5, 3, 1)
 
 
+def test_worlds_are_counted_in_64_bits():
+    """16,384 pictures of 640 x 480 have more pixels than 32 bits count."""
+    code = cuda.assembly(map_program())
+    (block,) = re.findall(r"mov\.u32\s+(%r\d+), %ctaid\.x", code)
+    assert re.search(rf"(mul|mad)\.wide\.u32\s+%rd\d+, {block}, %r\d+|cvt\.u64\.u32\s+%rd\d+, {block};", code)
+    assert not re.search(rf"(mul|mad)\.lo\.\w32.*{block}\b", code)
+
+
 def test_of_no_worlds_nothing_is_launched(driver):
     """CUDA refuses a launch of no blocks."""
     run = cuda_kernel(map_program()).bind({"x": torch.zeros(1, 0, dtype=torch.float64)})

@@ -122,6 +122,7 @@ AMD = Gpu(
     own="ptr addrspace(5)",
     unroll_limit=12,
     together_from=math.inf,
+    scratch_from=math.inf,
 )
 
 

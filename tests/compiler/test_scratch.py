@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.compiler.active_sets import everything, put_each
 from torch_mjenvs.compiler.arrays import Array
 from torch_mjenvs.compiler.build import build
+from torch_mjenvs.compiler.functions import Pure
 from torch_mjenvs.compiler.llvm import NVIDIA, bytes_a_world
-from torch_mjenvs.compiler.program import Buffer, record
+from torch_mjenvs.compiler.program import Buffer, Program, record
 
 __all__ = ["driver"]  # a fixture
 pytestmark = pytest.mark.cpu  # which interprets a GPU's code
@@ -89,6 +91,56 @@ def test_a_launch_is_for_no_more_worlds_than_a_share_of_the_memory_is_enough_for
     assert driver.calls[before:] == [("launch", 1234)] * launches * 2
     build(program, CPU).bind(theirs)()
     assert ours["y"].any() and torch.equal(ours["y"], theirs["y"])
+
+
+def counting() -> Program:
+    """Adds 1 to the worlds that it steps, by way of an array."""
+
+    def body(b):
+        rows = Array(rows=4)
+        put_each(everything(4), lambda i: (i, [b["x"][0]]), rows)
+        return {"x": [rows[2] + 1.0]}
+
+    return record("counting", [Buffer("x", 1)], body, "float32")
+
+
+@pytest.mark.parametrize("multiprocessors", [132, 58, 46, 10, 6])
+def test_no_launch_steps_the_worlds_of_the_next(multiprocessors, driver, monkeypatch, in_scratch):
+    """However many threads a block would have for as many worlds as one launch is for."""
+    kernel = cuda_kernel(counting())
+    monkeypatch.setattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", multiprocessors)
+    share = 257 * kernel.scratch_bytes / torch.cuda.get_device_properties(None).total_memory
+    monkeypatch.setattr(cuda, "SHARE_OF_MEMORY", share)
+    x = torch.zeros(1, 640)
+    kernel.bind({"x": x})()
+    assert x.tolist() == [[1.0] * 640]
+
+
+def test_of_no_worlds_nothing_is_launched(driver, in_scratch):
+    run = cuda_kernel(counting()).bind({"x": torch.zeros(1, 0)})
+    before = list(driver.calls)
+    run()
+    assert driver.calls == before
+
+
+def test_a_function_keeps_none_between_its_calls(driver, monkeypatch, in_scratch):
+    """Of `transition` and the like; and within a call there is one."""
+    alive: list[weakref.ref] = []
+    counts: list[int] = []
+    memory = launch.Scratch.memory
+
+    def told(self, size, device):
+        found = memory(self, size, device)
+        alive.append(weakref.ref(found))
+        counts.append(sum(x() is not None for x in alive))
+        return found
+
+    monkeypatch.setattr(launch.Scratch, "memory", told)
+    function = Pure(cuda_kernel(record_list(BODIES[0], N, 4, "float32")), 1)
+    for _ in range(3):
+        (y,) = function([numbers(32).T.contiguous()])
+        assert y.any()
+    assert counts == [1, 1, 1] and not any(x() is not None for x in alive)
 
 
 def test_launches_share_it_if_they_are_told_to(driver, in_scratch):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import processes
 import pytest
@@ -142,6 +145,17 @@ class Filed(Task):
         return Outcome(self.half * after.qpos[0])
 
 
+@dataclass(frozen=True)
+class Measured(Filed):
+    """The same pendulum, with a metric that can be logged."""
+
+    def load(self):
+        return mujoco.MjModel.from_xml_string(PENDULUM.format(gravity=-9.81))
+
+    def outcome(self, m, before, action, after):
+        return Outcome(after.qpos[0], metrics={"angle": after.qpos[0]})
+
+
 @pytest.mark.parametrize("after", ["edited", "removed"])
 @pytest.mark.parametrize("make", [TorchVectorEnv, TorchRLEnv, pytest.param(TorchEnv, marks=pytest.mark.cpu)])
 def test_a_copy_has_the_model_that_was_loaded(make, after, copied, tmp_path):
@@ -176,6 +190,48 @@ def test_a_process_of_any_kind_takes_environments(method, tmp_path):
     script.write_text(SPAWNING.format(method=method))
     processes.python(str(script), folder=tmp_path)
     assert (tmp_path / "done").read_text() == "TorchVectorEnv HopperEnv Simulation RecordEpisodeStatistics"
+
+
+def seen_by(sent: Any) -> list[torch.Tensor]:
+    """Return the tensors in what multiprocessing sends to a process that it starts."""
+    found: list[torch.Tensor] = []
+
+    class Sending(ForkingPickler):
+        def persistent_id(self, x: Any) -> None:
+            found.extend([x] if isinstance(x, torch.Tensor) else [])
+
+    Sending(io.BytesIO()).dump(sent)
+    return found
+
+
+AROUND = [
+    wrappers.NormalizeObservation, wrappers.NormalizeReward, wrappers.RecordEpisodeStatistics, wrappers.LogEpisodes,
+    lambda env: wrappers.FrameStackObservation(env, 3), lambda env: wrappers.RescaleAction(env, -1.0, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_process_that_is_started_shares_nothing_with_this_one(around):
+    """A tensor that is sent lies in shared memory afterwards, and what either process writes, the other one reads."""
+    env = around(TorchVectorEnv(Measured(), 4))
+    env.reset(seed=0)
+    env.step(torch.zeros(4, 1, device=env.unwrapped.device))
+    assert seen_by(env) == []
+    shallow = copy.copy(env)
+    kept = {name: x for name, x in vars(env).items() if isinstance(x, torch.Tensor) and name != "episode_start_times"}
+    assert all(x is vars(shallow)[name] for name, x in kept.items())
+
+
+def test_pictures_stay_where_they_are_drawn_when_they_are_sent():
+    """Their stacks would be moved to shared memory, and kernels would go on to read where they were."""
+    env, twin = (TorchVectorEnv("Hopper", 4, pixels={"width": 12, "height": 10, "stack": 2}) for _ in range(2))
+    for x in (env, twin):
+        x.reset(seed=0)
+        x.step(torch.zeros(4, 3, device=x.device))
+    assert seen_by(env) == []
+    for _ in range(3):
+        ours, theirs = (x.step(torch.ones(4, 3, device=x.device))[0] for x in (env, twin))
+        assert torch.equal(ours, theirs)
 
 
 SPAWNING = '''

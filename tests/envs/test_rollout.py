@@ -12,7 +12,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from launches import Launches, RecordedGraph, record_graphs
 
-from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs import TorchVectorEnv, wrappers
+from torch_mjenvs.compiler.program import collector_paused
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.rollout import Act, Rollout, Waiting
 from torch_mjenvs.training.networks import Replayed
@@ -253,6 +254,43 @@ def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
     assert captures[1:] == ["replay"]
 
 
+@pytest.mark.cpu
+def test_parameters_that_are_set_reach_a_captured_rollout(captures):
+    """With what MuJoCo computes from them: a replay runs no Python that would."""
+    env, twin = (TorchVectorEnv("Hopper", N, autoreset_mode="SameStep", vary=["body_mass"]) for _ in range(2))
+    for x in (env, twin):
+        x.reset(seed=1)
+    rollouts = captured(env, lambda obs: obs[:, :3].tanh(), 3), twin.capture(lambda obs: obs[:, :3].tanh(), 3)
+    for x in (env, twin):
+        x.set_params({"body_mass": 3 * x.params["body_mass"]})
+    ours, theirs = (rollout() for rollout in rollouts)
+    assert captures.count("replay") == 1 and torch.equal(ours["reward"], theirs["reward"])
+    assert torch.equal(env.engine.view("derived"), twin.engine.view("derived"))
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("wrapper", [wrappers.NormalizeObservation, wrappers.NormalizeReward])
+def test_what_is_chosen_of_a_wrapper_after_a_capture_counts(captures, wrapper):
+    """A graph holds what was chosen when it was captured, so it is captured anew, and the worlds stay as they are."""
+    env = wrapper(TorchVectorEnv("Hopper", N, autoreset_mode="SameStep"))
+    env.reset(seed=1)
+    rollout = env.capture(lambda obs: obs[:, :3].tanh(), 3)
+    rollout._device = torch.device("cuda:1")
+    rollout._capture()
+    rollout._graph = SimpleNamespace(replay=lambda: None)  # the stand-in does not know all that wrappers do
+    rollout()
+    assert len(captures) == 1
+    for name, value in {"update_running_mean": False, "epsilon": 1e-4}.items():
+        setattr(env, name, value)
+        before = env.state_dict()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RecordedGraph, "replay", lambda self: None)
+            rollout()
+            rollout()
+        assert all(torch.equal(x, before[key]) for key, x in env.state_dict().items())
+    assert len(captures) == 3
+
+
 class InACycle:
     """An object that only the cycle collector frees. It then adds itself to `freed`."""
 
@@ -287,6 +325,18 @@ def test_nothing_is_freed_by_the_collector_within_a_capture(captures):
     assert within and not any(within) and gc.isenabled()
     gc.collect()
     assert len(freed) == len(within)
+
+
+@pytest.mark.cpu
+def test_the_collector_stays_off_while_any_thread_needs_it():
+    """A kernel that another thread builds meanwhile must not turn it on."""
+    first, second = collector_paused(), collector_paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
 
 
 @pytest.mark.cpu

@@ -84,3 +84,18 @@ def test_what_an_update_launches_does_not_grow_with_its_minibatches_or_a_rollout
         agent.prepare(data)
         agent.update()
     assert len(launches.names) < 100
+
+
+@torch.no_grad()
+def test_a_state_from_the_cpu_leaves_an_update_that_a_graph_can_hold():
+    """Torch keeps in the optimiser's state whether a graph may hold it, and a graph has moments that are no more."""
+    other, agent = learner(), learner()
+    other.iterate()
+    agent.optimizer.param_groups[0]["capturable"] = True  # as on a GPU
+    before = agent.learn_in, agent.learn_compiled
+    agent.load_state_dict(other.state_dict())
+    group = agent.optimizer.param_groups[0]
+    assert group["capturable"] and group["fused"] and group["lr"] is agent.lr
+    assert other.optimizer.param_groups[0]["capturable"] is False
+    assert agent.learn_in is not before[0] and agent.learn_compiled is not before[1]
+    assert torch.equal(agent.net.theta, other.net.theta)

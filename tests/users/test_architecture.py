@@ -153,7 +153,7 @@ ROOMS = {
     "training": {"compiler", "networks", "envs", "files", "policy"},
     "commands": {"compiler", "envs", "training", "policy", "export"},
 }
-FILES = {"calls", "checks", "cuda_graphs", "fixed_tensors", "memory"}  # know no room but the compiler
+FILES = {"by_value", "calls", "checks", "cuda_graphs", "fixed_tensors", "memory"}  # know no room but the compiler
 TASK_WORDS = {"scalar", "vectors", "rewards", "controls", "feet"}  # what tasks are written in
 
 

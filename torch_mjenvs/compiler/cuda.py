@@ -81,7 +81,8 @@ class Code:
     def allow_shared(self, size: int) -> None:
         """Let blocks have this many bytes of shared memory: more than 48 kB have to be asked for."""
         most = _driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _check(_driver().cuFuncSetAttribute(self.function, most, size))
+        with torch.cuda.device(self.device):
+            _check(_driver().cuFuncSetAttribute(self.function, most, size))
 
     def queue(self, blocks: int, threads: int, arguments: Arguments, shared: int = 0) -> None:
         """Queue the kernel on torch's current stream, in blocks with this many threads and bytes of shared memory."""
@@ -247,8 +248,10 @@ class _Run:
     def __init__(self, kernel: CudaKernel, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch):
         together = kernel.at_once(worlds)
         self._kernel, self._threads = kernel, block_size(together, kernel.code.attribute("MULTIPROCESSOR_COUNT"))
+        if together < worlds:  # whole blocks, of which none steps worlds of the next launch
+            self._threads = NVIDIA.warp * NVIDIA.warps
         self._blocks = -(-together // self._threads)
-        self._firsts = range(0, worlds, together) if kernel.scratch_bytes else range(min(1, worlds))
+        self._firsts = range(0, worlds, max(1, together))
         held = [x.data_ptr() for x in tensors]
         if kernel.scratch_bytes:
             self._scratch = kernel.scratch_for(together, scratch)

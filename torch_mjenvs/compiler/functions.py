@@ -65,7 +65,8 @@ class Pure:
                 idle = None
             run = kernel.launcher_again(idle, tensors, across)
             run(1)
-            self._idle.append(run)
+            if kernel.reuses_launchers:
+                self._idle.append(run)
         if across != n:
             made = [x[:n] for x in made]
         return tuple(made if flat else (x.view(*lead, x.shape[1]) for x in made))

@@ -49,7 +49,12 @@ class Scratch:
 
 
 class Kernel(ABC):
-    """Loaded machine code of a program, for one device."""
+    """Loaded machine code of a program, for one device.
+
+    `reuses_launchers`: whether `launcher_again` makes use of an old launcher. Others are not worth keeping.
+    """
+
+    reuses_launchers = False
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, device: torch.device):
         self.name, self.buffers, self.device = name, tuple(buffers), device

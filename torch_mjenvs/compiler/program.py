@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,14 +118,23 @@ def record(
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Switch off Python's cycle collector while the block runs: it would walk a growing graph again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
+    """Switch off Python's cycle collector while the block runs: it would walk a growing graph again and again.
+
+    It is on again when the last thread has left such a block.
+    """
+    with _pausing:
+        _paused.append(gc.isenabled())
+        gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        with _pausing:
+            if _paused.pop():  # whichever thread leaves last takes the entry of the one that came first
+                gc.enable()
+
+
+_pausing = threading.Lock()
+_paused: list[bool] = []  # for each block that a thread is in, whether the collector was on before
 
 
 def _find_live(program: Program) -> None:

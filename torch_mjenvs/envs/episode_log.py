@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from gymnasium.vector import AutoresetMode
 
+from ..by_value import ByValue
 from .engine import Engine, mark_static_address
 
 
@@ -19,7 +20,7 @@ def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
     return {name: info[name] for name in engine.layout.logged}
 
 
-class EpisodeMeans:
+class EpisodeMeans(ByValue):
     """Means over the episodes that ended in a step: of what the task has logged of each.
 
     They lie on the device, and nothing waits for it. So in a step in which no episode ended, they are those of the last

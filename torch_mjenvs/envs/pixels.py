@@ -223,8 +223,10 @@ class Pixels:
         return Box(0.0, np.inf, self.options.shape, np.float32 if self.engine.dtype == torch.float32 else np.float64)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Make new pictures for `copy.deepcopy` and pickle, as kernels cannot be copied."""
-        return _remade, (self.engine, self.options, self.stack.frames)
+        """Make new pictures for `copy.deepcopy` and pickle, as kernels cannot be copied. Stacks are handed over as an
+        array: a tensor would be shared with a process that "spawn" starts, and moved to where no kernel looks for it.
+        """
+        return _remade, (self.engine, self.options, self.stack.frames.cpu().numpy())
 
 
 def picture_of(
@@ -293,7 +295,7 @@ def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[i
     return replace(m, nominal=m.nominal or m, **new) if new else m, lights
 
 
-def _remade(engine: Engine, options: PixelOptions, frames: torch.Tensor) -> Pixels:
+def _remade(engine: Engine, options: PixelOptions, frames: np.ndarray) -> Pixels:
     made = Pixels(engine, options)
-    made.load(frames)
+    made.load(torch.from_numpy(frames))
     return made

@@ -45,6 +45,7 @@ class Around(Protocol):
     @property
     def obs(self) -> Observations: ...
     def step(self, actions: torch.Tensor) -> Step: ...
+    def choices(self) -> list[Any]: ...
     def state_dict(self) -> dict[str, torch.Tensor]: ...
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
@@ -123,6 +124,7 @@ class Rollout:
             self._outputs.append("final_obs")
         self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._choices: list[Any] = []  # of the wrappers, when the graph was captured
         self._direct: DirectSteps | None = None
         self._all_steps: Callable[[], None] | None = None
         self._waiting: frozenset[str] = frozenset()
@@ -303,8 +305,9 @@ class Rollout:
                         break
                     self._waiting -= unfit
         finally:
+            torch.cuda.current_stream(device).wait_stream(side)  # also if the policy has failed there
             self._whole.load_state_dict(state)
-        self._graph = graph
+        self._graph, self._choices = graph, self._around.choices() if self._around is not None else []
 
     @exclusive
     def __call__(self) -> dict[str, Any]:
@@ -314,6 +317,9 @@ class Rollout:
         """
         self._check()
         if self._graph is not None:
+            self._engine._follow()  # no Python runs in a graph
+            if self._around is not None and self._around.choices() != self._choices:
+                self._capture()
             self._graph.replay()
         else:
             with torch.no_grad():

@@ -175,7 +175,7 @@ class TorchVectorEnv(VectorEnv):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and pickle, without what `__setstate__` takes from the engine."""
-        return {name: x for name, x in vars(self).items() if name not in ("model", "_mask_views")}
+        return {name: x for name, x in vars(self).items() if name not in ("model", "_mask_views", "_no_world")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -24,6 +24,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import rescale_box
 
+from ..by_value import ByValue, Held
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
@@ -35,7 +36,7 @@ from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
 
 
-class TorchVectorWrapper(VectorWrapper):
+class TorchVectorWrapper(ByValue, VectorWrapper):
     """Base of the wrappers here. `state_dict` and `load_state_dict` include whatever they wrap.
 
     Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`, and for one whose
@@ -86,6 +87,15 @@ class TorchVectorWrapper(VectorWrapper):
         bare = self.unwrapped
         parts = parts_of(self.single_observation_space)
         return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
+
+    def choices(self) -> list[Any]:
+        """Return what may be changed on these wrappers and decides what their steps do. A CUDA graph holds one choice.
+        """
+        inside = self.env.choices() if isinstance(self.env, TorchVectorWrapper) else []
+        return [*inside, *self._choices()]
+
+    def _choices(self) -> list[Any]:
+        return []
 
     def _restarting(self) -> torch.Tensor | None:
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes without such steps."""
@@ -146,7 +156,7 @@ def without_bounds(box: Box) -> Box:
     return Box(-np.inf, np.inf, box.shape, box.dtype.type)
 
 
-class RunningMeanStd:
+class RunningMeanStd(ByValue):
     """Mean and variance of all rows seen so far, in float64, like Gymnasium's class of that name.
 
     `update` takes batches of n rows of the shape `shape`. `mean` and `var` have that shape, `count` is one number. They
@@ -312,12 +322,11 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and pickle, with start times counted from now."""
-        return vars(self) | {"episode_start_times": (self.episode_start_times - time.perf_counter()).cpu().numpy()}
+        return super().__getstate__() | {"episode_start_times": Held(self.episode_start_times - time.perf_counter())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        times = torch.from_numpy(state["episode_start_times"]).to(self.device)
-        self.episode_start_times = mark_static_address(times + time.perf_counter())
+        super().__setstate__(state)
+        self.episode_start_times.add_(time.perf_counter())
 
 
 class LogEpisodes(TorchVectorWrapper):
@@ -418,6 +427,9 @@ class NormalizeObservation(TorchVectorWrapper):
     def _state(self) -> dict[str, torch.Tensor]:
         return self.obs_rms.state("obs_rms")
 
+    def _choices(self) -> list[Any]:
+        return [self.update_running_mean, self.epsilon, self.obs_rms]
+
 
 class NormalizeReward(TorchVectorWrapper):
     """Divide rewards by the standard deviation of the discounted return, as Gymnasium's wrapper of that name.
@@ -471,6 +483,9 @@ class NormalizeReward(TorchVectorWrapper):
     def _state(self) -> dict[str, torch.Tensor]:
         own = {"accumulated_reward": self.accumulated_reward, "prev_dones": self._prev_dones}
         return self.return_rms.state("return_rms") | own
+
+    def _choices(self) -> list[Any]:
+        return [self.update_running_mean, self.epsilon, self.gamma, self.return_rms]
 
 
 class RescaleAction(TorchVectorWrapper):

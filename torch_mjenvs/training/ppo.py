@@ -137,7 +137,7 @@ class PPO:
         self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
-        self.learn_in = Replayed(self._learn_in) if share.ranks == 1 else self._learn_in
+        self.begin_graphs()
         self.advantages_in_torch, self.returns_in_torch = Replayed(self._advantages), Replayed(self._returns)
 
         env.reset(seed=seed)
@@ -173,7 +173,6 @@ class PPO:
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         what = networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
-        self.learn_compiled = Replayed(self._learn_compiled)
         gpu = self.gpu
         if gpu:
             self.compiled_update = on_gpu.Update(*what)
@@ -184,6 +183,11 @@ class PPO:
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True, gpu=gpu)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape, gpu=gpu)
+
+    def begin_graphs(self) -> None:
+        """Have the next updates make CUDA graphs of what they do."""
+        self.learn_in = Replayed(self._learn_in) if self.share.ranks == 1 else self._learn_in
+        self.learn_compiled = Replayed(self._learn_compiled)
 
     @property
     def gpu(self) -> torch.device | None:
@@ -476,8 +480,10 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
+        device = {name: self.optimizer.param_groups[0][name] for name in ("capturable", "fused")}
         self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer.param_groups[0]["lr"] = self.lr
+        self.optimizer.param_groups[0] |= {"lr": self.lr, **device}  # the file may be of a run on another one
+        self.begin_graphs()  # the moments are other tensors now
         if self.settings.target_kl and state["first_rate"] == self.settings.learning_rate:
             self.lr.copy_(state["rate"])  # else the run was resumed with another one
         self.obs_moments.load_state_dict(state["obs_moments"])

@@ -67,16 +67,15 @@ def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
     w.gpu, w.common, w.in_scratch = gpu, {program.trace.top}, in_scratch
     w.in_list_order = arrays_in_list_order(w.live)
-    w.put(f"%thread = call i32 @{gpu.thread}()")
-    w.put(f"%block = call i32 @{gpu.block}()")
-    size = w.assign(f"call i32 @{gpu.size}()") if gpu.warps > 1 else gpu.warp
-    w.put(f"%before = mul i32 %block, {size}")
-    w.put("%index = add i32 %before, %thread")
+    asked = [gpu.thread, gpu.block, *([gpu.size] if gpu.warps > 1 else [])]
+    numbers = [w.assign(f"call i32 @{x}()") for x in asked]
+    # in 64 bits: pictures may have more pixels than 32 bits count
+    thread, block, *size = [w.assign(f"zext i32 {x} to i64") for x in numbers]
+    before = w.assign(f"mul i64 {block}, {size[0] if size else gpu.warp}")
+    place = "place" if in_scratch else "world"
+    w.put(f"%{place} = add i64 {before}, {thread}")
     if in_scratch:
-        w.put("%place = zext i32 %index to i64")
         w.put("%world = add i64 %place, %first")
-    else:
-        w.put("%world = zext i32 %index to i64")
     w.put("%there = icmp ult i64 %world, %worlds")
     w.put("br i1 %there, label %begin, label %end")
     w.label("begin")
