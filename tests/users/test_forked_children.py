@@ -97,6 +97,47 @@ joined(*children)
 """)
 
 
+def test_a_child_traces_no_kernel_that_is_kept():
+    """What changes in a child is state, not code: the package is still what was imported."""
+    run_forking("""
+from torch_mjenvs.compiler import source
+TorchVectorEnv("InvertedPendulum", 2, device="cpu")
+
+def act():
+    TorchVectorEnv("InvertedPendulum", 3, device="cpu").reset(seed=0)
+    return not source.is_altered()
+
+joined(forked(act), forked(act))
+""")
+
+
+def test_a_fork_while_another_thread_builds_leaves_the_collector_on():
+    """That thread had turned it off, and is not there in the child, where a block may be entered and left as usual."""
+    run_forking("""
+import gc
+from torch_mjenvs.compiler.program import collector_paused
+inside, done = threading.Event(), threading.Event()
+
+def build():
+    with collector_paused():
+        inside.set()
+        done.wait()
+
+def act():
+    with collector_paused():
+        off = not gc.isenabled()
+    return off and gc.isenabled()
+
+thread = threading.Thread(target=build)
+thread.start()
+inside.wait()
+joined(forked(act))
+done.set()
+thread.join()
+assert gc.isenabled()
+""")
+
+
 def test_where_openmp_cannot_be_told_to_stop_a_child_has_one_thread():
     """GNU's before GCC 9."""
     run_forking("""

@@ -18,6 +18,8 @@ from collections.abc import Callable
 import torch
 from llvmlite.binding.ffi import lib as llvm
 
+from .program import forget_pauses
+
 HARD = 2  # omp_pause_hard of OpenMP 5.0: keep nothing
 
 
@@ -40,15 +42,15 @@ def _in_parent() -> None:
     llvm._lock.__exit__(None, None, None)
 
 
-_inherited: int | None = None  # in a forked child, the seed of the parent's torch
+_inherited: list[int] = []  # in a forked child, the seed of the parent's torch; a list, as `source` takes no note of it
 
 
 def _in_child() -> None:
-    global _inherited
     llvm._lock.__exit__(None, None, None)
+    forget_pauses()
     if _pause() is None:
         torch.set_num_threads(1)
-    _inherited = torch.initial_seed()
+    _inherited[:] = [torch.initial_seed()]
 
 
 def draw_seed() -> int:
@@ -58,7 +60,7 @@ def draw_seed() -> int:
     that workers who were given no seed differ: by multiprocessing's number of the worker, else by the process.
     """
     drawn = int(torch.randint(2**62, (), device="cpu").item())
-    if _inherited is None or torch.initial_seed() != _inherited:
+    if torch.initial_seed() not in _inherited:
         return drawn
     which = multiprocessing.current_process()._identity or (os.getpid(),)
     digest = hashlib.sha256(f"{drawn} {which}".encode()).digest()

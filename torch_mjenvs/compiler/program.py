@@ -129,8 +129,18 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         with _pausing:
-            if _paused.pop():  # whichever thread leaves last takes the entry of the one that came first
+            # whichever thread leaves last takes the entry of the one that came first; a child may have forgotten it
+            if _paused and _paused.pop():
                 gc.enable()
+
+
+def forget_pauses() -> None:
+    """In a forked child: do not wait for the parent's threads, which are not there, to leave such blocks."""
+    if _pausing.locked():
+        _pausing.release()
+    if _paused and _paused[0]:
+        gc.enable()
+    _paused.clear()
 
 
 _pausing = threading.Lock()
