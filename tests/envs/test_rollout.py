@@ -274,7 +274,7 @@ def test_what_is_chosen_of_a_wrapper_after_a_capture_counts(captures, wrapper):
     """A graph holds what was chosen when it was captured, so it is captured anew, and the worlds stay as they are."""
     env = wrapper(TorchVectorEnv("Hopper", N, autoreset_mode="SameStep"))
     env.reset(seed=1)
-    rollout = env.capture(lambda obs: obs[:, :3].tanh(), 3)
+    rollout = env.capture(lambda obs: torch.randn_like(obs)[:, :3].tanh(), 3)
     rollout._device = torch.device("cuda:1")
     rollout._capture()
     rollout._graph = SimpleNamespace(replay=lambda: None)  # the stand-in does not know all that wrappers do
@@ -282,12 +282,13 @@ def test_what_is_chosen_of_a_wrapper_after_a_capture_counts(captures, wrapper):
     assert len(captures) == 1
     for name, value in {"update_running_mean": False, "epsilon": 1e-4}.items():
         setattr(env, name, value)
-        before = env.state_dict()
+        before, random = env.state_dict(), torch.get_rng_state()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RecordedGraph, "replay", lambda self: None)
             rollout()
             rollout()
         assert all(torch.equal(x, before[key]) for key, x in env.state_dict().items())
+        assert torch.equal(random, torch.get_rng_state())
     assert len(captures) == 3
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -45,7 +46,7 @@ class Around(Protocol):
     @property
     def obs(self) -> Observations: ...
     def step(self, actions: torch.Tensor) -> Step: ...
-    def choices(self) -> list[Any]: ...
+    def _choices(self) -> list[Any]: ...
     def state_dict(self) -> dict[str, torch.Tensor]: ...
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
@@ -131,12 +132,18 @@ class Rollout:
         kinds = {x.dtype for x in leaves(around.obs)} if around else set()
         if len(kinds) > 1:  # a row has one dtype
             raise ValueError(f"a rollout has observations of one dtype, not of {sorted(map(str, kinds))}: pixels alone")
-        gpus = [engine.device] if engine.device.type == "cuda" else []
-        with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
+        with self._unseen():
             self._rows = self._allocate()
             self.tensors = {name: self._parts.split(x) if name in OBSERVATIONS else x for name, x in self._rows.items()}
-            if gpus:
+            if engine.device.type == "cuda":
                 self._capture()
+
+    @contextlib.contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """Have torch's random numbers go on afterwards as if the policy had not run in this block."""
+        device = self._engine.device
+        with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
 
     @property
     def _obs(self) -> torch.Tensor:
@@ -307,7 +314,10 @@ class Rollout:
         finally:
             torch.cuda.current_stream(device).wait_stream(side)  # also if the policy has failed there
             self._whole.load_state_dict(state)
-        self._graph, self._choices = graph, self._around.choices() if self._around is not None else []
+        self._graph, self._choices = graph, self._chosen_around()
+
+    def _chosen_around(self) -> list[Any]:
+        return [] if self._around is None else self._around._choices()
 
     @exclusive
     def __call__(self) -> dict[str, Any]:
@@ -318,8 +328,9 @@ class Rollout:
         self._check()
         if self._graph is not None:
             self._engine._follow()  # no Python runs in a graph
-            if self._around is not None and self._around.choices() != self._choices:
-                self._capture()
+            if self._choices != self._chosen_around():
+                with self._unseen():
+                    self._capture()
             self._graph.replay()
         else:
             with torch.no_grad():

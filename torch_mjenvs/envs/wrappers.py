@@ -88,14 +88,10 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
         parts = parts_of(self.single_observation_space)
         return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
 
-    def choices(self) -> list[Any]:
+    def _choices(self) -> list[Any]:
         """Return what may be changed on these wrappers and decides what their steps do. A CUDA graph holds one choice.
         """
-        inside = self.env.choices() if isinstance(self.env, TorchVectorWrapper) else []
-        return [*inside, *self._choices()]
-
-    def _choices(self) -> list[Any]:
-        return []
+        return self.env._choices() if isinstance(self.env, TorchVectorWrapper) else []
 
     def _restarting(self) -> torch.Tensor | None:
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes without such steps."""
@@ -428,7 +424,7 @@ class NormalizeObservation(TorchVectorWrapper):
         return self.obs_rms.state("obs_rms")
 
     def _choices(self) -> list[Any]:
-        return [self.update_running_mean, self.epsilon, self.obs_rms]
+        return [*super()._choices(), self.update_running_mean, self.epsilon, self.obs_rms]
 
 
 class NormalizeReward(TorchVectorWrapper):
@@ -485,7 +481,7 @@ class NormalizeReward(TorchVectorWrapper):
         return self.return_rms.state("return_rms") | own
 
     def _choices(self) -> list[Any]:
-        return [self.update_running_mean, self.epsilon, self.gamma, self.return_rms]
+        return [*super()._choices(), self.update_running_mean, self.epsilon, self.gamma, self.return_rms]
 
 
 class RescaleAction(TorchVectorWrapper):
