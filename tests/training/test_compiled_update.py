@@ -63,7 +63,8 @@ def learner(
         net.stacks[0].weights[0].masked_fill_(net.stacks[0].unseen, 0.0)
     agent.lr = torch.tensor(1e-3)
     agent.optimizer = torch.optim.Adam([net.theta], agent.lr, eps=1e-5, fused=True)
-    agent.bad_updates, agent.learn_in = torch.zeros((), dtype=torch.int64), agent._learn_in
+    agent.bad_updates = torch.zeros((), dtype=torch.int64)
+    agent.begin_graphs()
     agent.advantages_in_torch, agent.returns_in_torch = agent._advantages, agent._returns
     agent.learned, agent.sums = torch.zeros(2, len(STATISTICS)).unbind()
     obs, noise = torch.randn(4 * size, observations), torch.randn(4 * size, actions)
