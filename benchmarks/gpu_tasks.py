@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import functools
 import json
 import multiprocessing
-import os
 import statistics
 import sys
 import time
@@ -35,6 +33,7 @@ from torch_mjenvs.envs.registration import own_ids
 from torch_mjenvs.envs.tasks.base import Task
 
 from . import machine, report
+from .gpu import timed
 
 FILE = Path(__file__).parent / "results" / "gpu-tasks.json"
 SUITE = FILE.with_name("suite.json")
@@ -89,10 +88,10 @@ def same_bits(name: str, device: torch.device) -> dict[str, Any]:
             for engine in (here, there):
                 engine.action.copy_(action)
                 engine.step()
-            theirs = there.state_dict()
+            ours, theirs = here.state_dict(), there.state_dict()
             ended += int((here.terminated | here.truncated).sum())
-            for key in here.state_dict().keys() - AHEAD:
-                x, y = here.state_dict()[key], theirs[key].cpu()
+            for key in ours.keys() - AHEAD:
+                x, y = ours[key], theirs[key].cpu()
                 unequal = (x != y) & ~((x != x) & (y != y))
                 differing += int(unequal.sum())
                 count += x.numel()
@@ -107,41 +106,26 @@ def rate(name: str, n: int, device: torch.device) -> dict[str, float]:
     actions = list(draw_actions(engine, ACTION_SETS).to(device))
     turn = 0
 
-    def steps(k: int) -> None:
+    def step() -> None:
         nonlocal turn
-        for _ in range(k):
-            engine.action.copy_(actions[turn % ACTION_SETS])
-            engine.step()
-            turn += 1
+        engine.action.copy_(actions[turn % ACTION_SETS])
+        engine.step()
+        turn += 1
 
     began = time.perf_counter()
     for _ in range(WARM_UP):
-        steps(1)
+        step()
         wait(device)
         if time.perf_counter() - began > LONGEST:
             break
-    each = seconds_of(device, functools.partial(steps, 3)) / 3
-    k = max(1, round(LEAST / each))
-    found = [n * k / seconds_of(device, functools.partial(steps, k)) for _ in range(ROUNDS)]
+    k = max(1, round(3 * LEAST / timed(device, step, 3)))
+    found = [n * k / timed(device, step, k) for _ in range(ROUNDS)]
     return {"median": statistics.median(found), "min": min(found), "max": max(found)}
 
 
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def seconds_of(device: torch.device, work: Any) -> float:
-    if device.type == "cuda":
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def build(name: str, kind: str) -> tuple[str, float]:
@@ -160,7 +144,7 @@ def build(name: str, kind: str) -> tuple[str, float]:
 def build_all(names: list[str], device: torch.device) -> None:
     """Build them in processes on three quarters of the cores. Each process reserves local memory on the GPU."""
     spawn = multiprocessing.get_context("spawn")
-    workers = max(1, (os.cpu_count() or 2) * 3 // 4)
+    workers = max(1, machine.cores() * 3 // 4)
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, max_tasks_per_child=1) as pool:
         jobs = [pool.submit(build, name, device.type) for name in names]
         for job in concurrent.futures.as_completed(jobs):

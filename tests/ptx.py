@@ -27,7 +27,7 @@ import torch
 from ptx_ir import FLOATS, PRELUDE, WARP_OF
 
 from torch_mjenvs.compiler import cpu, loader
-from torch_mjenvs.compiler.llvm import NVIDIA, bytes_a_world
+from torch_mjenvs.compiler.llvm import NVIDIA, scratch_bytes
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
 WARP = 32
@@ -329,7 +329,7 @@ class Machine:
     """
 
     def __init__(self, ptx: str, trace: bool = False):
-        self.program, self.trace, self.scratch = Program(ptx), trace, bytes_a_world(ptx)
+        self.program, self.trace, self.scratch = Program(ptx), trace, scratch_bytes(ptx)
         self._lines: list[str] = []
         self._count = 0
         self.source = ptx.splitlines()

@@ -20,7 +20,7 @@ from torch_mjenvs.compiler.active_sets import everything, put_each
 from torch_mjenvs.compiler.arrays import Array
 from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.functions import Pure
-from torch_mjenvs.compiler.llvm import NVIDIA, bytes_a_world
+from torch_mjenvs.compiler.llvm import NVIDIA, scratch_bytes
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 __all__ = ["driver"]  # a fixture
@@ -44,7 +44,7 @@ def numbers(worlds: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def test_the_bits_are_those_of_arrays_in_a_threads_own_memory(body, dtype, in_scratch):
     program = record_list(body, N, 4, dtype)
     code = cuda.assembly(program)
-    assert bytes_a_world(code) and "local_depot" not in code
+    assert scratch_bytes(code) and "local_depot" not in code
     y = on_both(program, {"x": numbers(80, getattr(torch, dtype)).numpy()})["y"]
     assert np.isfinite(y).all() and len(np.unique(y[0])) > 30
 
@@ -69,7 +69,7 @@ def test_large_arrays_alone_are_there():
             put_each(everything(numbers), lambda i: (i, [b["x"][0]]), rows)
             return {"x": [rows[2]]}
 
-        return bytes_a_world(cuda.assembly(record("many", [Buffer("x", 1)], body, "float32")))
+        return scratch_bytes(cuda.assembly(record("many", [Buffer("x", 1)], body, "float32")))
 
     assert bytes_of(2**8) == 0
     assert bytes_of(2**14) == 2**14 * 9  # a number, its place in the list, and whether it is in it
@@ -141,6 +141,16 @@ def test_a_function_keeps_none_between_its_calls(driver, monkeypatch, in_scratch
         (y,) = function([numbers(32).T.contiguous()])
         assert y.any()
     assert counts == [1, 1, 1] and not any(x() is not None for x in alive)
+
+
+def test_a_function_on_the_cpu_uses_its_launcher_again():
+    """Which takes no such memory."""
+    function = Pure(build(record_list(BODIES[0], N, 4, "float32"), CPU), 1)
+    kept = []
+    for _ in range(2):
+        function([numbers(32).T.contiguous()])
+        kept += function._idle
+    assert len(kept) == 2 and kept[0] is kept[1]
 
 
 def test_launches_share_it_if_they_are_told_to(driver, in_scratch):

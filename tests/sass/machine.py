@@ -22,7 +22,7 @@ import torch
 from ptx import scratch_of
 
 from benchmarks import cuda_code
-from torch_mjenvs.compiler.llvm import NVIDIA, bytes_a_world
+from torch_mjenvs.compiler.llvm import NVIDIA, scratch_bytes
 
 from .decode import SIZE, SassError, decode
 
@@ -112,7 +112,7 @@ class Machine:
     """
 
     def __init__(self, ptx: str):
-        self.code, self.scratch = decode(ptx, operations()), bytes_a_world(ptx)
+        self.code, self.scratch = decode(ptx, operations()), scratch_bytes(ptx)
         self._tables = aligned(torch.from_numpy(np.frombuffer(self.code.tables, np.uint8).copy())).numpy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = self.fewest = 0

@@ -88,6 +88,8 @@ def _toolchain(target: Target) -> str:
 class CpuKernel(launch.Kernel):
     """Machine code for this processor."""
 
+    reuses_launchers = True
+
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
         super().__init__(name, buffers, dtype, torch.device("cpu"))
         self.lanes, self.code_bytes = lanes, len(code)
@@ -97,7 +99,7 @@ class CpuKernel(launch.Kernel):
         self.stack_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(stack_bytes)()
 
     def launcher(
-        self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch | None = None
+        self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch
     ) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
 

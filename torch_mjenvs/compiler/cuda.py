@@ -18,7 +18,7 @@ import torch
 
 from . import launch, source
 from .back_end import BackEnd
-from .llvm import NVIDIA, bytes_a_world, render_thread
+from .llvm import NVIDIA, render_thread, scratch_bytes
 from .program import Buffer, Program, collector_paused
 
 
@@ -107,7 +107,7 @@ class CudaKernel(launch.Kernel):
         super().__init__(name, buffers, dtype, device)
         self.code = Code(name, ptx, device)
         self.registers, self.local_bytes = self.code.registers, self.code.local_bytes
-        self.scratch_bytes = bytes_a_world(ptx.decode())
+        self.scratch_bytes = scratch_bytes(ptx.decode())
         with torch.cuda.device(device):
             self.blocks = self._share_out()
             self.reserved_bytes = self._reserve()

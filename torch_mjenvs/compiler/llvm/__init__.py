@@ -7,6 +7,6 @@ program gives the same bits on every target.
 
 from .frames import render, render_thread
 from .gpu import NVIDIA, Gpu
-from .scratch import bytes_a_world
+from .scratch import scratch_bytes
 
-__all__ = ["NVIDIA", "Gpu", "bytes_a_world", "render", "render_thread"]
+__all__ = ["NVIDIA", "Gpu", "render", "render_thread", "scratch_bytes"]

@@ -26,7 +26,7 @@ def note(arrays: Arrays) -> str:
     return f'module asm "{NOTE.format(size_of(arrays))}"'
 
 
-def bytes_a_world(ptx: str) -> int:
+def scratch_bytes(ptx: str) -> int:
     """Return how many bytes of scratch memory the kernel with this PTX needs for each world: 0 if its arrays are not
     there. It needs them for whole warps.
     """
