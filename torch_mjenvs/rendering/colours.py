@@ -35,7 +35,7 @@ from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import FINE, FOUR, SITE, Drawn, Haze, Scene
+from .scene import FINE, FOUR, Drawn, Haze, Scene
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
@@ -94,6 +94,7 @@ def colour(pixel: Pixel) -> list[Scalar]:
         return _shaded(Hit(pixel, view, depth, which, triangle, opaque), open_)
 
     seen = when_any(which >= 0.0, shade, seen)
+    another: Mask = False  # whether an earlier plane mirrors
     for mirror, k in enumerate(scene.mirrors):
         surface = scene.drawn[k].surface
         assert surface is not None
@@ -111,7 +112,8 @@ def colour(pixel: Pixel) -> list[Scalar]:
             return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
 
         above = view.shapes[k][1][2] > 0.0
-        seen = when_any(logical_and(_is(which, k), above), reflect, seen)
+        seen = when_any(logical_and(_is(which, k), above, logical_not(another)), reflect, seen)
+        another = logical_or(another, above)
     if scene.haze:
         seen = _veiled(pixel, scene.haze, seen, depth)
     return _through(pixel, view, seen, clear, planes, near, depth)
@@ -243,7 +245,7 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         x, y = across * over, up * over
     blocked: Mask = False
     for k, drawn in enumerate(scene.drawn):
-        if drawn.object == SITE or drawn.shape == GeomType.HFIELD:  # these cast none
+        if not drawn.casts:
             continue
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]

@@ -20,13 +20,16 @@ from ..physics.model.model import Model, UnsupportedModel
 
 _MODES = mujoco.mjtCamLight
 _TYPES = mujoco.mjtLightType
+MOST = 8  # lights of OpenGL
+WIDEST = 90.0  # the largest cutoff of a spot in OpenGL, degrees
+FAINT = 0.3  # the ambient light that MuJoCo adds where there is no other
 
 
 @dataclass(frozen=True)
 class Light:
     """A light of the model, or the camera's own (`number` -1).
 
-    `cosine` is that of a spot's cutoff; a directional light has none. Colours are red, green and blue. Depending on
+    `cosine` is that of a spot's cutoff; a light without one has -2. Colours are red, green and blue. Depending on
     `mode`, `pos` and `dir` are in the body's frame, or as at qpos0: an offset from the body, and a direction in the
     world.
     """
@@ -38,7 +41,7 @@ class Light:
     specular: tuple[float, ...]
     attenuation: tuple[float, ...] = (1.0, 0.0, 0.0)
     exponent: float = 0.0
-    cosine: float = -1.0
+    cosine: float = -2.0
     shadows: bool = False
     mode: int = 0
     body: int = 0
@@ -48,20 +51,24 @@ class Light:
 
 
 def read(mjm: mujoco.MjModel, listed: Sequence[mujoco.MjvLight]) -> tuple[Light, ...]:
-    """Return the lights that MuJoCo lists for a scene. Raises UnsupportedModel for a kind that OpenGL does not have."""
+    """Return the lights that shine of those that MuJoCo lists for a scene: the first eight, as OpenGL has no more.
+
+    If there is none, everything is faintly lit. Raises UnsupportedModel for a kind that OpenGL does not have.
+    """
+    if not listed:
+        return (Light(-1, True, (FAINT,) * 3, (0.0,) * 3, (0.0,) * 3),)
     out = []
     tracks = {_MODES.mjCAMLIGHT_TRACK: mjm.light_pos0, _MODES.mjCAMLIGHT_TRACKCOM: mjm.light_poscom0}
-    for x in listed:
+    for x in listed[:MOST]:
         k = -1 if x.headlight else int(x.id)
         directional = x.type == _TYPES.mjLIGHT_DIRECTIONAL
         if not directional and x.type != _TYPES.mjLIGHT_SPOT:
             raise UnsupportedModel(f"pictures do not draw light {k}: it must be directional or a spot")
         light = Light(k, directional, _tuple(x.ambient), _tuple(x.diffuse), _tuple(x.specular))
         if not directional:
-            light = replace(
-                light, attenuation=_tuple(x.attenuation), exponent=float(x.exponent),
-                cosine=math.cos(math.radians(float(x.cutoff))),
-            )  # fmt: skip
+            light = replace(light, attenuation=_tuple(x.attenuation))
+            if x.cutoff <= WIDEST:  # else it shines in all directions alike
+                light = replace(light, exponent=float(x.exponent), cosine=math.cos(math.radians(float(x.cutoff))))
         if k >= 0:
             mode = _MODES(int(mjm.light_mode[k]))
             light = replace(

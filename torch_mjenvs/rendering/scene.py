@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ from .textures import CUBE, Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
 FOUR, FINE = "four", "fine"
+OPAQUE = 0.995  # the alpha from which on MuJoCo draws a shape as opaque
 SEEN = 1.0 / 4096.0  # the least highlight that is drawn: a sixteenth of a step of 1/255
 NEAR = 0.1  # a share of the model's extent: between corners this near, light is as good as linear
 EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
@@ -47,6 +49,7 @@ class Drawn:
     tree: Tree | None = None  # of a mesh
     cells: str = ""  # of a plane: see `_cells`
     rod: Rod | None = None  # of a tendon or slider-crank
+    casts: bool = True  # a shadow
 
     @property
     def bounded(self) -> bool:
@@ -54,12 +57,12 @@ class Drawn:
 
     @property
     def opaque(self) -> bool:
-        return self.surface is None or self.surface.rgba[3] >= 1.0
+        return self.surface is None or self.surface.rgba[3] >= OPAQUE
 
     @property
     def mirrors(self) -> bool:
         bright = self.surface is not None and self.surface.reflectance > 0
-        return bright and self.opaque and self.shape == GeomType.PLANE
+        return bright and self.opaque and self.shape in (GeomType.PLANE, GeomType.BOX)
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,12 @@ class Scene:
 
     @property
     def mirrors(self) -> list[int]:
-        """The numbers of the shapes that mirror."""
-        return [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
+        """The numbers of the planes of which the first that is seen from the front mirrors.
+
+        In MuJoCo only one shape does. If a box comes first, it is the box, whose mirror image is not drawn.
+        """
+        found = [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
+        return list(itertools.takewhile(lambda k: self.drawn[k].shape == GeomType.PLANE, found))
 
     @property
     def casting(self) -> list[int]:
@@ -193,7 +200,8 @@ def scene_of(
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
     haze = _haze(mjm, drawn) if sky else None
-    return Scene(seen, drawn, found, sky, haze, "shadow" not in without, "reflection" not in without), table
+    shadows = "shadow" not in without and mjm.vis.quality.shadowsize > 0
+    return Scene(seen, drawn, found, sky, haze, shadows, "reflection" not in without), table
 
 
 def _haze(mjm: mujoco.MjModel, drawn: Sequence[Drawn]) -> Haze | None:
@@ -236,7 +244,8 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] |
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
     flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
     look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
-    return Drawn(int(geom.objtype), k, shape, look, tree, _cells(mjm, k) if shape == GeomType.PLANE and look else "")
+    cells = _cells(mjm, k) if shape == GeomType.PLANE and look else ""
+    return Drawn(int(geom.objtype), k, shape, look, tree, cells, casts=shape != GeomType.HFIELD)
 
 
 def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture] | None) -> Iterator[Drawn]:
@@ -257,7 +266,7 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
             shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look
             if shown and object == TENDON and connectors.strains(mjm, k, rod):
                 shown = replace(shown, strained=tuple(map(float, mjm.vis.rgba.constraint[:3])))
-            yield Drawn(object, k, rod.shape, shown, rod=rod)
+            yield Drawn(object, k, rod.shape, shown, rod=rod, casts=geoms[0].category != mujoco.mjtCatBit.mjCAT_DECOR)
 
 
 def _cells(mjm: mujoco.MjModel, k: int) -> str:

@@ -55,6 +55,8 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         image = mjm.tex_data[start : start + height * width * channels].reshape(height, width, channels).astype(float)
         image = np.repeat(image, 3, 2) if channels == 1 else image[..., :3]
         faces = 1 if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_2D else CUBE
+        if faces == 1 and channels > 1 and mjm.tex_colorspace[k] == mujoco.mjtColorSpace.mjCOLORSPACE_SRGB:
+            image = _decoded(image)  # as MuJoCo does, which leaves cubes as they are
         if faces == CUBE and height == width:
             image = np.tile(image, (CUBE, 1, 1))
         stack = image.reshape(faces, -1, width, 3)
@@ -70,6 +72,13 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         at += stack.shape[3] * sum(sizes)
     parts.append(np.zeros(3 * CUBE, np.uint32))  # numbers after the last copy are read, but not used
     return tuple(textures), np.concatenate(parts).view(np.int32)
+
+
+def _decoded(image: np.ndarray) -> np.ndarray:
+    """Return the intensities of an image in sRGB, both from 0 to 255."""
+    x = image / 255.0
+    found: np.ndarray = 255.0 * np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+    return found
 
 
 def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
