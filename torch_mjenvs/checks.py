@@ -192,8 +192,11 @@ def check_state(state: Any, ours: Mapping[str, torch.Tensor], owner: str) -> Non
     expected = {name: (x.shape, x.dtype) for name, x in ours.items()}
     differing = sorted(str(k) for k in expected.keys() | theirs.keys() if expected.get(k) != theirs.get(k))
     if differing:
-        both = [(k, x.shape, ours[k].shape) for k, x in state.items() if k in ours and x.shape != ours[k].shape]
-        said = "".join(f"; {k} is of shape {tuple(one)}, not {tuple(two)}" for k, one, two in both[:1])
+        both = [(k, *theirs[k], *expected[k]) for k in theirs if k in ours and theirs[k] != expected[k]]
+        said = "".join(
+            f"; {k} is of shape {tuple(one)}, not {tuple(two)}" if one != two else f"; {k} is of {kind}, not {wanted}"
+            for k, one, kind, two, wanted in both[:1]
+        )
         raise ValueError(f"this is not the state of {owner}: {', '.join(differing)} differ{said}")
 
 

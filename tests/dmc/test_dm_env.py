@@ -74,6 +74,25 @@ def test_worlds_that_end_begin_anew_while_others_go_on() -> None:
     assert np.linalg.norm(begun.observation["position"][1]) == pytest.approx(np.sqrt(2))
 
 
+def test_a_loaded_state_goes_on_also_where_episodes_have_ended() -> None:
+    """In another environment that was never reset, and in the same one after its episodes have ended."""
+    env = torch_mjenvs.dmc.load("lqr", "lqr_2_1", num_envs=3, task_kwargs={"random": 0, "time_limit": 0.3})
+    env.reset()
+    still = torch.zeros_like(env.env.qpos)
+    env.env.set_state(still, torch.zeros_like(env.env.qvel), torch.tensor([False, True, False], device=env.env.device))
+    assert env.step(np.zeros((3, 1))).step_type[1] == dm_env.StepType.LAST
+    state, actions = env.env.state_dict(), np.random.default_rng(0).uniform(-1, 1, (12, 3, 1))
+    expected = [env.step(action) for action in actions]
+    assert (expected[-2].step_type == dm_env.StepType.LAST).any()
+    for again in (torch_mjenvs.dmc.load("lqr", "lqr_2_1", num_envs=3, task_kwargs={"time_limit": 0.3}), env):
+        again.env.load_state_dict(state)
+        for action, want in zip(actions, expected, strict=True):
+            got = again.step(action)
+            assert (got.step_type == want.step_type).all() and (got.reward == want.reward).all()
+            assert (got.discount == want.discount).all()
+            np.testing.assert_array_equal(got.observation["position"], want.observation["position"])
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_pictures_are_observed_under_dm_controls_names(flat: bool) -> None:
     """What rays draw, alone or beside the task's own observations."""

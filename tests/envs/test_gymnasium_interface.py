@@ -290,6 +290,33 @@ def test_actions_are_left_alone():
     assert (actions == 7).all()
 
 
+def test_a_state_with_gradients_is_loaded_without_them():
+    """Else what later steps give would seem to depend on it by the operations that led to it."""
+    env = TorchVectorEnv("Hopper", 2, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    state = env.state_dict()
+    ready, action = {"ready": state.pop("ready")}, torch.zeros(2, 3, requires_grad=True)
+    after = env.engine.transition(state, action)
+    assert after["qpos"].requires_grad
+    env.load_state_dict(after | ready)
+    assert torch.equal(env.qpos, after["qpos"])
+    obs, reward, *_ = env.step(torch.zeros(2, 3))
+    assert not (obs.requires_grad or reward.requires_grad)
+    assert not any(x.requires_grad for x in env.state_dict().values())
+
+
+def test_a_state_in_which_worlds_wait_for_a_reset_is_of_no_use_where_none_do():
+    env, same = TorchVectorEnv("Hopper", 2), TorchVectorEnv("Hopper", 2, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    same.reset(seed=1)
+    same.load_state_dict(env.state_dict())
+    env.step([[0.0] * 3, [float("nan")] * 3])
+    before = same.state_dict()
+    with pytest.raises(ValueError, match="world 1 has ended and waits for its reset"):
+        same.load_state_dict(env.state_dict())
+    assert all(x.equal(before[name]) for name, x in same.state_dict().items())
+
+
 def wrapped(**kwargs: Any) -> Any:
     env = TorchVectorEnv("Hopper", 2, **kwargs)
     return NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(RescaleAction(env, -1.0, 1.0))))

@@ -478,6 +478,66 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous().view(torch.int64 if x.dtype == torch.float64 else torch.int32)
 
 
+STATEFUL = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body name="hand" mocap="true" pos="0 0 0.5"/>
+    <body name="ball" pos="0 0 0.12"><freejoint/><geom size="0.1"/></body>
+    <body pos="1 0 1">
+      <joint name="a" axis="0 1 0" stiffness="9" springyield="0.05"/>
+      <geom size="0.1" pos="0 0 -0.5"/>
+    </body>
+  </worldbody>
+  <equality><weld name="grip" body1="hand" body2="ball" active="false"/></equality>
+  <actuator>
+    <motor joint="a" delay="0.03" nsample="5"/>
+    <general joint="a" dyntype="integrator" gainprm="3" biastype="affine" biasprm="0 -3 -0.1"/>
+  </actuator>
+  <sensor><clock name="clock"/></sensor>
+</mujoco>
+"""
+
+
+def test_a_loaded_state_is_continued_bit_for_bit():
+    """With all that a step reads: in the same worlds, in new ones, and by worlds that take the state of others."""
+    arguments = {"outputs": ("sensordata",), "vary": ("body_mass",), "inputs": ("eq_active", "xfrc_applied")}
+    sim = Simulation(STATEFUL, 6, **arguments)
+    rng = torch.Generator(device="cpu").manual_seed(0)
+
+    def draw(x: torch.Tensor) -> torch.Tensor:
+        return torch.rand(x.shape, generator=rng, device="cpu").to(x)
+
+    sim.params["body_mass"].mul_(0.5 + draw(sim.params["body_mass"]))
+    for x in (sim.ctrl, sim.mocap_pos, sim.xfrc_applied[:, 2:]):
+        x.add_(draw(x))
+    sim.eq_active[::2] = 1.0
+    sim.step(30)
+    assert all(x.any() for x in (sim.act, sim.plastic, sim.history, sim.time))
+    state, address = sim.state_dict(), sim.qpos.data_ptr()
+    sim.step(20)
+    end = sim.state_dict()
+    other = Simulation(STATEFUL, 6, **arguments)
+    for again in (sim, other):
+        again.reset()
+        again.set_params({"body_mass": again.params["body_mass"] * 2.0})
+        again.load_state_dict(state)
+        assert all(x.equal(state[name]) for name, x in again.state_dict().items())
+        again.step(20)
+        assert all(x.equal(end[name]) for name, x in again.state_dict().items())
+    assert sim.qpos.data_ptr() == address
+    of = torch.tensor([5, 5, 0, 3, 3, 1])
+    sim.load_state_dict({name: x[of] for name, x in state.items()})
+    sim.step(20)
+    assert all(x.equal(end[name][of]) for name, x in sim.state_dict().items())
+    for wrong in ({}, state | {"qpos": state["qpos"].double()}, {name: x[:2] for name, x in state.items()}):
+        before = sim.state_dict()
+        with pytest.raises(ValueError, match="not the state of such a Simulation"):
+            sim.load_state_dict(wrong)
+        assert all(x.equal(before[name]) for name, x in sim.state_dict().items())
+
+
 # a world does not see its neighbours
 
 

@@ -195,6 +195,24 @@ def test_several_steps_are_those_of_step_and_nothing_is_changed():
         sim.transition(params={"body_mass": torch.ones(8)})
 
 
+def test_a_given_state_gives_the_same_bits_whatever_the_worlds_have_done():
+    """Where the solver starts is hidden state of the worlds, and not that of another state."""
+    _, sim, states = known.of(known.asset("half_cheetah"), 32)
+    known.put(sim, list(states))
+    sim.step(5)
+    given = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl)]
+    own, after, A = sim.transition(), sim.transition(*given), sim.linearize(*given).A
+    alone = sim.transition(*(x[:1] for x in given))
+    sim.step(20)
+    sim.qacc_warmstart.mul_(-100.0)
+    assert all(map(torch.equal, sim.transition(*given), after)) and torch.equal(sim.linearize(*given).A, A)
+    assert torch.equal(alone.qvel, after.qvel[:1])
+    for x, start in zip((sim.qpos, sim.qvel, sim.qacc_warmstart), (*given[:2], 0.0), strict=True):
+        x.copy_(torch.as_tensor(start))
+    assert torch.equal(sim.transition().qvel, after.qvel)
+    torch.testing.assert_close(own.qvel, after.qvel, rtol=1e-11, atol=1e-11)
+
+
 def test_gradients_in_float32_are_those_of_float64_and_at_rest_and_just_touching_they_are_numbers():
     mjm, sim, states = known.of(known.asset("half_cheetah"), 64)
     weights = torch.randn(64, 9, generator=torch.Generator().manual_seed(0), device="cpu").to(sim.device)

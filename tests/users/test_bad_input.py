@@ -378,6 +378,8 @@ def test_what_is_no_state(env):
     qpos = env.state_dict()["qpos"]
     with pytest.raises(ValueError, match=re.escape(f"qpos is of shape (7, 6), not {tuple(qpos.shape)}")):
         env.load_state_dict(env.state_dict() | {"qpos": torch.zeros(7, 6)})
+    with pytest.raises(ValueError, match=re.escape("qpos differ; qpos is of torch.int64, not torch.float32")):
+        env.load_state_dict(env.state_dict() | {"qpos": qpos.long()})
 
 
 WRONG_POLICIES: list[tuple[Any, type[Exception], str]] = [

@@ -28,8 +28,6 @@ class SuiteEnvironment(dm_env.Environment):
 
     def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool):
         self._env, self._seed, self._batched = env, seed, batched
-        self._waiting = np.ones(env.num_envs, bool)  # worlds that begin an episode with the next step
-        self._begun = False
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
         self._bad = np.zeros(env.num_envs, bool)
 
@@ -48,8 +46,7 @@ class SuiteEnvironment(dm_env.Environment):
 
     def reset(self) -> dm_env.TimeStep:
         """Begin a new episode in every world."""
-        obs, _ = self._env.reset(seed=None if self._begun else self._seed)
-        self._begun, self._waiting = True, np.zeros(self._env.num_envs, bool)
+        obs, _ = self._env.reset(seed=None if self._env.ready else self._seed)
         first = np.full(self._env.num_envs, dm_env.StepType.FIRST)
         return dm_env.TimeStep(self._kinds(first), None, None, self._named(obs))
 
@@ -61,7 +58,8 @@ class SuiteEnvironment(dm_env.Environment):
         beyond 1e10, ends its episode, and is one of `bad_state`; without an axis of worlds this raises RuntimeError,
         as in dm_control.
         """
-        if not self._begun or self._waiting.all():
+        waiting = self._env.engine.done.cpu().numpy().copy()  # worlds that begin an episode with this step
+        if not self._env.ready or waiting.all():
             return self.reset()
         n, shape = self._env.num_envs, self._action_shape
         actions = as_tensor("action", np.asarray(action), shape, self._env.device, ()).expand(shape)
@@ -70,9 +68,8 @@ class SuiteEnvironment(dm_env.Environment):
         ended, cut = (terminated | truncated).cpu().numpy(), truncated.cpu().numpy()
         kinds = np.full(n, dm_env.StepType.MID)
         kinds[ended] = dm_env.StepType.LAST
-        kinds[self._waiting] = dm_env.StepType.FIRST
+        kinds[waiting] = dm_env.StepType.FIRST
         discount = np.where(ended & ~cut, 0.0, 1.0)
-        self._waiting = ended
         if self._bad.any() and not self._batched:
             raise RuntimeError("Physics state is invalid: a state or action is not finite, or beyond 1e10")
         found = self._one(reward.cpu().numpy().astype(float)), self._one(discount)

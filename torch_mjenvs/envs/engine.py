@@ -490,12 +490,21 @@ class Engine(Varied):
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continue from the `state_dict` of an engine of the same task, number of worlds and dtype, on any device.
 
-        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors; nothing
-        has changed then.
+        Without gradients. "params" and "derived", which follows from it, belong together: to change parameters, load
+        the state and call `set_params`.
+
+        Raises ValueError for names, shapes or dtypes that do not fit, and in SAME_STEP mode for worlds that wait for a
+        reset, as in other modes; TypeError for anything but dense tensors. Nothing has changed then.
         """
         check_state(state, self._views, "such an environment")
+        if self.mode is AutoresetMode.SAME_STEP and bool(state["done"].any()):
+            world = int(state["done"].nonzero()[0, 0])
+            raise ValueError(
+                f"world {world} has ended and waits for its reset, which in SAME_STEP mode comes within the step: this "
+                "is the state of an environment of another autoreset_mode"
+            )
         for name, view in self._views.items():
-            view.copy_(state[name])
+            view.copy_(state[name].detach())
         if self._params:
             self._params.followed()
 

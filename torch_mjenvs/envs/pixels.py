@@ -212,7 +212,7 @@ class Pixels:
 
     def load(self, frames: torch.Tensor) -> None:
         """Replace the stacks by these, (N, height, width, channels)."""
-        self.stack.frames.copy_(frames)
+        self.stack.frames.copy_(frames.detach())
         self._copied = None
 
     @property

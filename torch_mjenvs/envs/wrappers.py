@@ -133,7 +133,7 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
         inner = {name.removeprefix("env."): x for name, x in state.items() if name.startswith("env.")}
         self._inner().load_state_dict(inner)
         for name, x in own.items():
-            x.copy_(given[name])
+            x.copy_(given[name].detach())
 
     def _chosen(self, options: dict[str, Any] | None) -> torch.Tensor | None:
         """Return the worlds, (N,) bool, that a reset with these options concerns; None for all."""

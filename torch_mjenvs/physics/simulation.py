@@ -23,6 +23,7 @@ from ..checks import (
     as_tensor,
     broadcast,
     check_memory,
+    check_state,
     did_you_mean,
     is_rows,
 )
@@ -530,13 +531,13 @@ class Simulation(Varied):
     ) -> tuple[dict[str, torch.Tensor], torch.Size]:
         """Return what a step starts from, (..., size) by name, and the leading dimensions.
 
-        What is not known is taken from the worlds. So is the warm start if shapes match; else it is 0, as the solution
-        does not depend on it.
+        What is not known is taken from the worlds. So is the warm start if the state is theirs; else it is 0, so that
+        the same state gives the same bits, whatever the worlds have done since.
         """
         own = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
         lead = [x.shape[:-1] for name, x in (known | own).items() if name != WARM]
         shape = broadcast("the leading dimensions of what is given and of the worlds", lead)
-        if shape[-1:] != (self.num_worlds,):
+        if {"qpos", "qvel", "act"} & known.keys() or shape[-1:] != (self.num_worlds,):
             own[WARM] = own[WARM].new_zeros(takes[WARM], *shape).movedim(0, -1)
         rows = {}
         for name, size in takes.items():
@@ -560,6 +561,31 @@ class Simulation(Varied):
         if "act" in found and not m.na:
             raise ValueError("act is given, but no actuator of the model has an activation")
         return found
+
+    def _full_state(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that decide what a step computes, by name."""
+        return {name: self._view(name) for name in self._written} | {f"params.{k}": x for k, x in self.params.items()}
+
+    @exclusive
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of all that a step reads, by name, (N, ...) each: steps from there give the same bits again.
+
+        They are positions, velocities, activations, controls, the warm start, `plastic` and `history`, inputs, mocap
+        poses and `time`, as far as there are any, and "params.NAME" for each parameter that varies.
+        """
+        return {name: x.detach().clone() for name, x in self._full_state().items()}
+
+    @exclusive
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what `state_dict` of a Simulation of the same arguments gave, on whatever device.
+
+        Outputs are as they were: `forward` computes them. Raises ValueError for names, shapes or dtypes that do not
+        fit, TypeError for anything but dense tensors; nothing has changed then.
+        """
+        check_state(state, self._full_state(), "such a Simulation")
+        self._without_graphs()
+        for name, x in self._full_state().items():
+            x.copy_(state[name].detach())
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
