@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -156,7 +157,7 @@ class Episode:
         rng, nominal = random(b, number, PARAMS), columns.nominal()
         nominal_episode = replace(self, model=columns.model)
         by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
-        by_reset = {*self.task.reset_parameters} - {*self.vary}
+        by_reset = self._set_by_reset(columns)
         if not (by_task or self.randomize or by_reset):
             return b["params"], b["derived"]
         params = list(b["params"])
@@ -166,8 +167,24 @@ class Episode:
             elif name in by_task:
                 params[at] = by_task[name]
             elif name in by_reset:
-                params[at] = nominal[at]
+                for i in by_reset[name]:
+                    params[i] = nominal[i]
         return params, columns.derive(params)
+
+    def _set_by_reset(self, columns: Columns) -> dict[str, list[int]]:
+        """Return, by name, the columns of the parameters that the task's `reset` sets.
+
+        Where the task names elements and all may vary, the others stay as the user has set them.
+        """
+        named, found = self.task.reset_parameters, {}
+        for name in named:
+            at = columns.places()[name]
+            found[name] = [*range(at.start, at.stop)]
+            if isinstance(named, Mapping) and name in self.vary:
+                (rows,) = rows_of(self.model, {name: named[name]}).values()
+                n = math.prod(columns.shapes[name][1:])
+                found[name] = [at.start + n * row + k for row in rows for k in range(n)]
+        return found
 
     # how an episode begins
 
