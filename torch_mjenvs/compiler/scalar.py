@@ -18,6 +18,7 @@ from __future__ import annotations
 import math as _m
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 
 from . import math as _traced
@@ -26,6 +27,7 @@ from .expr import Expr, current, is_tracing, node, type_of
 Scalar: TypeAlias = float | torch.Tensor | Expr  # a number; an Expr of a kernel that is being recorded
 Mask: TypeAlias = bool | torch.Tensor | Expr  # whether something holds
 _Either = TypeVar("_Either", Mask, Scalar)
+KNOWN = (bool, np.bool_)  # types of masks of one world; the second is what comparing numbers of an mjData gives
 
 
 def _kind(*xs: Scalar) -> type | None:
@@ -281,7 +283,7 @@ def sign(x: Scalar) -> Scalar:
 
 def select(mask: Mask, a: _Either, b: _Either) -> _Either:
     """Take a where the mask is true, b elsewhere; the other one may be anything there, even NaN."""
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return a if mask else b
     _check_mask(mask)
     if a is b or (type(a) is type(b) is float and a == b):
@@ -315,7 +317,8 @@ def _check_mask(m: Any) -> None:
 def logical_and(*masks: Mask) -> Mask:
     """Return a mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
-    for m in masks:
+    for x in masks:
+        m = bool(x) if isinstance(x, np.bool_) else x
         _check_mask(m)
         if m is False or out is False:
             return False
@@ -328,7 +331,8 @@ def logical_and(*masks: Mask) -> Mask:
 def logical_or(*masks: Mask) -> Mask:
     """Return a mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
-    for m in masks:
+    for x in masks:
+        m = bool(x) if isinstance(x, np.bool_) else x
         _check_mask(m)
         if m is True or out is True:
             return True
@@ -340,7 +344,7 @@ def logical_or(*masks: Mask) -> Mask:
 
 def logical_not(mask: Mask) -> Mask:
     """Return a mask that is true where this one is false."""
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return not mask
     _check_mask(mask)
     if type(mask) is Expr:
