@@ -285,7 +285,7 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
     """Take a where the mask is true, b elsewhere; the other one may be anything there, even NaN."""
     if isinstance(mask, KNOWN):
         return a if mask else b
-    _check_mask(mask)
+    _checked(mask)
     if a is b or (type(a) is type(b) is float and a == b):
         return a
     if type(mask) is Expr:
@@ -308,18 +308,19 @@ def _exact_dtype(*xs: float) -> torch.dtype:
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
-def _check_mask(m: Any) -> None:
+def _checked(m: Any) -> Any:
+    """Return the mask, Python's own in place of NumPy's. Raises TypeError for a number."""
     if type(m) is int or type(m) is float:
         text = "; ~ of Python's own True and False gives -2 and -1: use logical_not" if m in (-1, -2) else ""
         raise TypeError(f"a mask is True, False, a bool tensor or a comparison, not {m!r}{text}")
+    return bool(m) if isinstance(m, np.bool_) else m
 
 
 def logical_and(*masks: Mask) -> Mask:
     """Return a mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for x in masks:
-        m = bool(x) if isinstance(x, np.bool_) else x
-        _check_mask(m)
+        m = _checked(x)
         if m is False or out is False:
             return False
         if m is True or m is out:
@@ -332,8 +333,7 @@ def logical_or(*masks: Mask) -> Mask:
     """Return a mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for x in masks:
-        m = bool(x) if isinstance(x, np.bool_) else x
-        _check_mask(m)
+        m = _checked(x)
         if m is True or out is True:
             return True
         if m is False or m is out:
@@ -346,7 +346,7 @@ def logical_not(mask: Mask) -> Mask:
     """Return a mask that is true where this one is false."""
     if isinstance(mask, KNOWN):
         return not mask
-    _check_mask(mask)
+    _checked(mask)
     if type(mask) is Expr:
         return mask.args[0] if mask.op == "not" else node("not", mask)
     return ~mask
