@@ -314,7 +314,9 @@ def test_what_a_reset_sets_is_the_model_s_again_even_where_all_may_vary() -> Non
 
     @dataclass(frozen=True)
     class Grown(Fresh):
-        reset_parameters = {"geom_size": ["geom 2"]}
+        @property
+        def reset_parameters(self) -> dict:
+            return {"geom_size": ["geom 2"]}
 
         def reset(self, m: Model, rng: Random) -> Start:
             radius = m.geom_size[2][0] * rng.uniform(1.1, 1.2)

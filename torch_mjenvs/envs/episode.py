@@ -25,13 +25,13 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import VARIABLE, Columns, check_names, leaves, rows_of, sensible
+from ..physics.params import RANGES, VARIABLE, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
-from .randomization import Draw
+from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
 from .tasks.base import HELD, Task, World
@@ -88,6 +88,7 @@ class Episode:
         if not names:
             return None
         columns = Columns(m, names, self._only({*self.vary, *self.randomize, *by_task}))
+        self._refuse_idle(columns)
         for end in (0, 1):
             nominal = columns.nominal()
             params: list[Scalar] = [*nominal]
@@ -98,6 +99,16 @@ class Episode:
                 if not holds and name in self.randomize:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
         return columns
+
+    def _refuse_idle(self, columns: Columns) -> None:
+        """Raise ValueError if `randomize` names a parameter that would be drawn, and change nothing."""
+        m, nominal = self.model, columns.nominal()
+        for name, draw in self.randomize.items():
+            if name in RANGES and not any(getattr(m, RANGES[name])):
+                raise ValueError(f"randomize {name!r}: no range of the model is in use ({RANGES[name]} is false)")
+            if type(draw) is Scale and not any(nominal[columns.places()[name]]):
+                text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
+                raise ValueError(f"randomize {name!r} {text}")
 
     def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
