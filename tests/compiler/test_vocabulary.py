@@ -173,3 +173,16 @@ def test_what_is_no_mask_is_refused() -> None:
     ):
         with pytest.raises(TypeError, match=r"not -2; ~ of Python's own True .* use logical_not"):
             call()
+
+
+def test_numbers_and_masks_of_numpy_are_one_world_s() -> None:
+    """A task's functions also run beside MuJoCo C, on an mjData, whose numbers are NumPy's."""
+    one = np.float64(1.0)
+    for x in (one, -one):
+        positive = bool(x > 0.0)
+        assert scalar.select(x > 0.0, x, 3.0) == (1.0 if positive else 3.0)
+        assert scalar.logical_not(x > 0.0) is not positive
+        for combined in (scalar.logical_and(x > 0.0, x < 2.0), scalar.logical_or(x > 0.0, x < -2.0)):
+            assert combined is positive
+        assert scalar.when_any(x > 0.0, lambda c: c + 1.0, 0.0) == (1.0 if positive else 0.0)
+    assert scalar.while_any(lambda c: c < np.float64(3.5), lambda c: c + 1.0, 0.0, 10**9) == 4.0

@@ -307,6 +307,38 @@ def test_what_a_reset_sets_does_not_depend_on_the_episode_before() -> None:
         assert ((radius >= 2.2 * loaded) & (radius <= 2.4 * loaded)).all()
 
 
+def test_what_a_reset_sets_is_the_model_s_again_even_where_all_may_vary() -> None:
+    """Relative changes did not begin from the model's numbers where the user varies the same parameter, but from those
+    of the episode before, and so added up.
+    """
+
+    @dataclass(frozen=True)
+    class Grown(Fresh):
+        @property
+        def reset_parameters(self) -> dict:
+            return {"geom_size": ["geom 2"]}
+
+        def reset(self, m: Model, rng: Random) -> Start:
+            radius = m.geom_size[2][0] * rng.uniform(1.1, 1.2)
+            return Start([0.0] * 3, [0.0] * 3, parameters={"geom_size": [*m.geom_size[:2], [radius, 0.0, 0.0]]})
+
+    Whole = type("Whole", (Grown,), {"reset_parameters": ("geom_size",)})
+    loaded, n = model("Euler").geom_size, 8
+    for task in (Grown(), Whole()):
+        env, other = (TorchVectorEnv(task, n, dtype=torch.float64, vary=vary) for vary in (["geom_size"], []))
+        sizes = env.params["geom_size"].clone()
+        sizes[:, 1] *= 0.9
+        env.set_params({"geom_size": sizes})
+        for seed in (0, None, None):
+            for x in (env, other):
+                x.reset(seed=seed)
+            found = env.params["geom_size"]
+            assert torch.equal(found[:, 2], other.params["geom_size"][:, 2])
+            assert (found[:, 2, 0] <= 1.2 * loaded[2, 0]).all()
+            kept = 0.9 if isinstance(task.reset_parameters, dict) else 1.0  # all that `reset` sets, or it alone
+            np.testing.assert_allclose(found[0, 1].cpu(), kept * loaded[1], rtol=1e-12)
+
+
 def test_elements_that_reset_parameters_does_not_name_are_not_set_in_silence() -> None:
     @dataclass(frozen=True)
     class OfTheBall(Fresh):

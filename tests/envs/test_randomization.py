@@ -260,6 +260,12 @@ REFUSED = {
     ),
     "bounds of another shape": ({"gravity": Shift((0, 0), (1, 1))}, ValueError, "'gravity': the bounds do not fit"),
     "what makes no sense": ({"body_mass": Scale(-1, 1)}, ValueError, "'body_mass' can give values that make no sense"),
+    "factors of 0": ({"wind": (0.5, 2.0)}, ValueError, "'wind' multiplies numbers that are all 0"),
+    "ranges that nothing reads": (
+        {"actuator_forcerange": Uniform(0.0, 1.0)},
+        ValueError,
+        "'actuator_forcerange': no range of the model is in use",
+    ),
     "a number": ({"body_mass": 2.0}, TypeError, r"randomize 'body_mass': \(low, high\) to multiply by, Scale"),
     "a list of names": (["body_mass"], TypeError, "randomize must be a dict by names of parameters"),
 }

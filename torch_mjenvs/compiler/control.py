@@ -31,12 +31,12 @@ from .carries import (
 )
 from .expr import PYTHON_TYPE, Expr, Region, beside, current, is_tracing
 from .region_ops import IterArg, Repeat, When, While
-from .scalar import logical_and, select
+from .scalar import KNOWN, logical_and, select
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     """Return `body(carry)` in the worlds of the mask, else `carry`; skip `body` if no world of the vector is in it."""
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
         if not bool(mask.any()):
@@ -61,7 +61,7 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
 
     Use the result under the same mask only: for other worlds it is unspecified, and it is None if nothing was computed.
     """
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return compute() if mask else None
     if isinstance(mask, torch.Tensor):
         return compute()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math as _m
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 
 from . import math as _traced
@@ -26,6 +27,7 @@ from .expr import Expr, current, is_tracing, node, type_of
 Scalar: TypeAlias = float | torch.Tensor | Expr  # a number; an Expr of a kernel that is being recorded
 Mask: TypeAlias = bool | torch.Tensor | Expr  # whether something holds
 _Either = TypeVar("_Either", Mask, Scalar)
+KNOWN = (bool, np.bool_)  # types of masks of one world; the second is what comparing numbers of an mjData gives
 
 
 def _kind(*xs: Scalar) -> type | None:
@@ -281,9 +283,9 @@ def sign(x: Scalar) -> Scalar:
 
 def select(mask: Mask, a: _Either, b: _Either) -> _Either:
     """Take a where the mask is true, b elsewhere; the other one may be anything there, even NaN."""
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return a if mask else b
-    _check_mask(mask)
+    _checked(mask)
     if a is b or (type(a) is type(b) is float and a == b):
         return a
     if type(mask) is Expr:
@@ -306,17 +308,19 @@ def _exact_dtype(*xs: float) -> torch.dtype:
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
-def _check_mask(m: Any) -> None:
+def _checked(m: Any) -> Any:
+    """Return the mask, Python's own in place of NumPy's. Raises TypeError for a number."""
     if type(m) is int or type(m) is float:
         text = "; ~ of Python's own True and False gives -2 and -1: use logical_not" if m in (-1, -2) else ""
         raise TypeError(f"a mask is True, False, a bool tensor or a comparison, not {m!r}{text}")
+    return bool(m) if isinstance(m, np.bool_) else m
 
 
 def logical_and(*masks: Mask) -> Mask:
     """Return a mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
-    for m in masks:
-        _check_mask(m)
+    for x in masks:
+        m = _checked(x)
         if m is False or out is False:
             return False
         if m is True or m is out:
@@ -328,8 +332,8 @@ def logical_and(*masks: Mask) -> Mask:
 def logical_or(*masks: Mask) -> Mask:
     """Return a mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
-    for m in masks:
-        _check_mask(m)
+    for x in masks:
+        m = _checked(x)
         if m is True or out is True:
             return True
         if m is False or m is out:
@@ -340,9 +344,9 @@ def logical_or(*masks: Mask) -> Mask:
 
 def logical_not(mask: Mask) -> Mask:
     """Return a mask that is true where this one is false."""
-    if isinstance(mask, bool):
+    if isinstance(mask, KNOWN):
         return not mask
-    _check_mask(mask)
+    _checked(mask)
     if type(mask) is Expr:
         return mask.args[0] if mask.op == "not" else node("not", mask)
     return ~mask

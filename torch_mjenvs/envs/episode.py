@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,13 +25,13 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import VARIABLE, Columns, check_names, leaves, rows_of, sensible
+from ..physics.params import RANGES, VARIABLE, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
-from .randomization import Draw
+from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
 from .tasks.base import HELD, Task, World
@@ -87,6 +88,7 @@ class Episode:
         if not names:
             return None
         columns = Columns(m, names, self._only({*self.vary, *self.randomize, *by_task}))
+        self._refuse_idle(columns)
         for end in (0, 1):
             nominal = columns.nominal()
             params: list[Scalar] = [*nominal]
@@ -97,6 +99,16 @@ class Episode:
                 if not holds and name in self.randomize:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
         return columns
+
+    def _refuse_idle(self, columns: Columns) -> None:
+        """Raise ValueError if `randomize` names a parameter that would be drawn, and change nothing."""
+        m, nominal = self.model, columns.nominal()
+        for name, draw in self.randomize.items():
+            if name in RANGES and not any(getattr(m, RANGES[name])):
+                raise ValueError(f"randomize {name!r}: no range of the model is in use ({RANGES[name]} is false)")
+            if type(draw) is Scale and not any(nominal[columns.places()[name]]):
+                text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
+                raise ValueError(f"randomize {name!r} {text}")
 
     def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
@@ -156,7 +168,7 @@ class Episode:
         rng, nominal = random(b, number, PARAMS), columns.nominal()
         nominal_episode = replace(self, model=columns.model)
         by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
-        by_reset = {*self.task.reset_parameters} - {*self.vary}
+        by_reset = self._set_by_reset(columns)
         if not (by_task or self.randomize or by_reset):
             return b["params"], b["derived"]
         params = list(b["params"])
@@ -166,8 +178,24 @@ class Episode:
             elif name in by_task:
                 params[at] = by_task[name]
             elif name in by_reset:
-                params[at] = nominal[at]
+                for i in by_reset[name]:
+                    params[i] = nominal[i]
         return params, columns.derive(params)
+
+    def _set_by_reset(self, columns: Columns) -> dict[str, list[int]]:
+        """Return, by name, the columns of the parameters that the task's `reset` sets.
+
+        Where the task names elements and all may vary, the others stay as the user has set them.
+        """
+        named, found = self.task.reset_parameters, {}
+        for name in named:
+            at = columns.places()[name]
+            found[name] = [*range(at.start, at.stop)]
+            if isinstance(named, Mapping) and name in self.vary:
+                (rows,) = rows_of(self.model, {name: named[name]}).values()
+                n = math.prod(columns.shapes[name][1:])
+                found[name] = [at.start + n * row + k for row in rows for k in range(n)]
+        return found
 
     # how an episode begins
 
