@@ -56,7 +56,7 @@ class DirectSteps:
         if not self._engine.obs.is_cuda:
             ended = self._engine.buffers["terminated"]
             self._ended_before = ended.clone()
-            for x in (ended, self._held["terminated"]):
+            for x in (self._held["terminated"], ended):  # the engine's own last: `cut_off` looks at it first
                 x.view(torch.uint8).fill_(NOT_MADE)
 
     def cut_off(self) -> None:
