@@ -12,7 +12,7 @@ def write_whole(path: Path, content: bytes | memoryview) -> None:
 
     Raises OSError if it cannot be written, as on a full disk; the old contents are then still there.
     """
-    draft = path.with_suffix(".draft")
+    draft = path.with_name(f"{path.name}.draft")  # of the whole name: policy.onnx may be written beside policy.pt
     try:
         with draft.open("wb") as file:
             file.write(content)

@@ -93,7 +93,7 @@ def test_a_step_of_a_rollout_is_its_kernel_and_the_policys_operations(mode, n):
             rollout()
         counts.append(len(seen.names))
     assert counts[1] - counts[0] == 10, "one operation a step"
-    assert counts[0] <= 17
+    assert counts[0] <= 20  # three are `DirectSteps.begin`'s marks, which a GPU does without
 
 
 def test_addresses_stay_and_nothing_runs_before_the_first_call():
@@ -113,6 +113,35 @@ def test_gradients_are_off():
     env.reset(seed=0)
     net = torch.nn.Linear(11, 3)
     assert not any(x.requires_grad for x in env.capture(net, 2)().values())
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("failing", [0, 3, T - 1])
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_an_exception_of_the_policy_leaves_the_outputs_of_the_last_step(mode, failing):
+    """The steps before it were made: what the policy sees next must be of the worlds as they are."""
+    env, other = make(mode), make(mode)
+    for x in (env, other):
+        x.reset(seed=0)
+    calls: list[int] = []
+    fails = [-1]
+
+    def policy(obs: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) - 1 == fails[0]:
+            raise KeyboardInterrupt
+        return (7 * obs[:, :3]).sin()
+
+    rollout = env.capture(policy, T)
+    rollout()
+    fails[0] = len(calls) + failing
+    with pytest.raises(KeyboardInterrupt):
+        rollout()
+    for _ in range(T + failing):
+        other.step((7 * other.obs[:, :3]).sin())
+    found, wanted = env.state_dict(), other.state_dict()
+    assert all(found[name].equal(x) for name, x in wanted.items() if name != "action")
+    assert rollout()["obs"][0].equal(other.obs)
 
 
 def test_what_cannot_be():

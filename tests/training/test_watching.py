@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -187,6 +188,31 @@ def test_a_model_that_changes_during_a_run_changes_no_evaluation(sliding, tmp_pa
         assert ("the task has changed (model file)" in capsys.readouterr().err) == edited
     assert [x[1:] for x in results[0]["evaluations"]] == [x[1:] for x in results[1]["evaluations"]]
     assert results[1]["changed before scores"] == "model file" and "changed before scores" not in results[0]
+
+
+def test_an_edit_of_the_tasks_module_during_a_run_is_none_of_what_is_scored(sliding, tmp_path, monkeypatch, capsys):
+    """The process goes on with what it has imported."""
+    flags, file = sliding
+    module = file.with_name(flags[1].partition(":")[0] + ".py")
+    edit = lambda *_: module.write_text(module.read_text() + "# edited") and 0.0  # noqa: E731
+    monkeypatch.setattr(runs.Evaluation, "__call__", edit)
+    train.main([*flags, "--evaluations", "1", "--out", str(tmp_path / "run")])
+    assert "has changed" not in capsys.readouterr().err
+    assert "changed before scores" not in json.loads((tmp_path / "run" / "result.json").read_text())
+
+
+@pytest.mark.parametrize("source", ["gone", "of another encoding"])
+def test_a_task_whose_source_cannot_be_read_can_be_trained(sliding, tmp_path, source):
+    """As one of a notebook, whose classes have no file."""
+    flags, file = sliding
+    module = file.with_name(flags[1].partition(":")[0] + ".py")
+    code = b"# -*- coding: latin-1 -*-\n# \xfc\n" + module.read_bytes()
+    module.write_bytes(code)
+    importlib.import_module(module.stem)
+    if source == "gone":
+        module.unlink()
+    train.main([*flags, "--out", str(tmp_path / "run")])
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["made"]["code"]
 
 
 def test_a_task_that_cannot_be_made_any_more_ends_with_what_was_learned(sliding, tmp_path, monkeypatch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -571,6 +573,13 @@ def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
     said = r"Drawn.reset .*something else when it is called again"
     with pytest.warns(UserWarning), pytest.raises(ValueError, match=said):
         Engine(Drawn(), 2)
+
+
+def test_threads_that_draw_are_no_reason_to_warn_of_our_own_tasks(monkeypatch):
+    monkeypatch.setattr("torch_mjenvs.envs.contract.drawn", itertools.count().__next__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TorchVectorEnv("Hopper", 2, max_episode_steps=7)
 
 
 @pytest.mark.parametrize(("given", "said"), [("<mujoco/>", "not str"), (mujoco.MjSpec(), "one by its compile")])

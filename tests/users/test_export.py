@@ -16,6 +16,7 @@ from gymnasium.spaces import Box
 from torch_mjenvs import Policy, pretrained
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.checks import MissingExtra
+from torch_mjenvs.files import write_whole
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -165,6 +166,19 @@ def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
         grouped.export(tmp_path / "checkpoint.pt")
     grouped.export(tmp_path / "other.pt")
     grouped.export(tmp_path / "other.pt")  # an exported one may be
+
+
+def test_files_that_differ_in_their_ends_are_written_side_by_side(tmp_path, monkeypatch):
+    """As by an export into the folder of a run that goes on: another file's content never gets under a name."""
+    policy, exported = tmp_path / "policy.pt", tmp_path / "policy.npz"
+
+    def meanwhile(descriptor: int) -> None:
+        monkeypatch.undo()
+        write_whole(exported, b"exported")
+
+    monkeypatch.setattr("torch_mjenvs.files.os.fsync", meanwhile)
+    write_whole(policy, b"policy")
+    assert (policy.read_bytes(), exported.read_bytes()) == (b"policy", b"exported")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".ts", ".onnx"])

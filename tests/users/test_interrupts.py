@@ -64,3 +64,40 @@ assert caught > tries // 4, caught
 @pytest.mark.parametrize("how", ["one thread", "torch's threads", "threads of ours"])
 def test_ctrl_c_never_tears_a_step(how):
     run(STORM, how, "400")
+
+
+ROLLOUTS = """
+import random, signal, time
+import torch
+from torch_mjenvs import TorchVectorEnv
+
+torch.set_num_threads(1)
+env = TorchVectorEnv("Hopper", 64, device="cpu", autoreset_mode="SameStep")
+env.reset(seed=0)
+rollout = env.capture(lambda obs: torch.sin(7 * obs[:, :3]), 16)
+began = time.perf_counter()
+for _ in range(5):
+    rollout()
+lasts = (time.perf_counter() - began) / 5
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+caught = 0
+random.seed(1)
+for _ in range(400):
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, lasts))
+            rollout()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            time.sleep(0)
+    except KeyboardInterrupt:
+        caught += 1
+    assert env.obs.equal(torch.cat([env.qpos[:, 1:], env.qvel.clamp(-10, 10)], 1)), "not of the worlds as they are"
+assert caught > 100, caught
+"""
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer to interrupt with")
+def test_after_ctrl_c_in_a_rollout_observations_are_of_the_worlds_as_they_are():
+    run(ROLLOUTS)

@@ -9,6 +9,8 @@ from gymnasium.vector import AutoresetMode
 
 from .engine import Engine
 
+NOT_MADE = 2  # in place of True and False
+
 
 class DirectSteps:
     """T steps of an engine's worlds. Each step but the last has its own buffers for inputs and outputs.
@@ -46,10 +48,32 @@ class DirectSteps:
             for t, following in enumerate(self._held["obs"][1:])
         ]
         self._steps = [engine.step_on(buffers) for buffers in self._buffers]
+        self._ended_before: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Copy the present observations into the first row."""
+        """Copy the present observations into the first row. On a CPU, mark all steps as not made, for `cut_off`."""
         self.rows["obs"][0].copy_(self._engine.obs)
+        if not self._engine.obs.is_cuda:
+            ended = self._engine.buffers["terminated"]
+            self._ended_before = ended.clone()
+            for x in (self._held["terminated"], ended):  # the engine's own last: `cut_off` looks at it first
+                x.view(torch.uint8).fill_(NOT_MADE)
+
+    def cut_off(self) -> None:
+        """Leave the engine's outputs, its observations among them, as the last step left them that was made.
+
+        This is for exceptions between `begin` and the end of the last step. An interrupt may come after a step was
+        made and before Python knows of it; so what the step wrote tells whether it was made.
+        """
+        buffers, held = self._engine.buffers, self._held
+        if self._ended_before is None or int(buffers["terminated"].view(torch.uint8).flatten()[0]) != NOT_MADE:
+            return  # on a GPU, and after the last step, whose outputs are the engine's own
+        buffers["terminated"].copy_(self._ended_before)
+        made = int((held["terminated"].view(torch.uint8).flatten(1)[:, 0] != NOT_MADE).sum())
+        if made:
+            for name in self._given:
+                buffers[name].copy_(held[name][made - 1])
+            buffers["obs"].copy_(held["obs"][made])
 
     def reads(self, action: torch.Tensor) -> bool:
         """Whether a step can read these actions (N, A) from their own memory."""

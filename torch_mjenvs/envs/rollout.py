@@ -220,14 +220,18 @@ class Rollout:
             self._run_around()
             return set()
         direct, rows = self._direct, self._direct.rows
-        if self._all_steps:
-            self._run_whole(direct, self._all_steps)
-            return set()
         waiting = {name: Waiting() for name in self._waiting}
-        direct.begin()
-        for t in range(self._steps):
-            action = self._chosen(t, rows["obs"][t], waiting)
-            direct.step(t, action, in_place="action" in waiting and direct.reads(action))
+        try:
+            direct.begin()
+            if self._all_steps:
+                self._run_whole(direct, self._all_steps)
+            else:
+                for t in range(self._steps):
+                    action = self._chosen(t, rows["obs"][t], waiting)
+                    direct.step(t, action, in_place="action" in waiting and direct.reads(action))
+        except BaseException:  # of the policy, or an interrupt
+            direct.cut_off()
+            raise
         direct.finish(self._rows)
         unfit = {name for name, given in waiting.items() if not given.fit(self._rows[name])}
         for name in waiting.keys() - unfit:
@@ -250,11 +254,8 @@ class Rollout:
 
     def _run_whole(self, direct: DirectSteps, all_steps: Callable[[], None]) -> None:
         self._engine._follow()
-        direct.begin()
         all_steps()
         direct.end()
-        direct.finish(self._rows)
-        self._rows["next_obs"].copy_(self._engine.obs)
 
     def _run_around(self) -> None:
         obs, out = self._obs, self._rows

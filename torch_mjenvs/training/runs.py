@@ -316,6 +316,8 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
 def _changed_since(run: dict[str, Any], out: Path) -> str:
     """Return the names of what has changed of a user's task since the run began; none of the package's own tasks.
 
+    Its code is what was imported, whatever has become of the file.
+
     Raises SystemExit if the task cannot be made any more.
     """
     given = arguments(run["env"], run.get("task", {}))
@@ -328,7 +330,7 @@ def _changed_since(run: dict[str, Any], out: Path) -> str:
         raise SystemExit(f"{text}\nall is learned and saved. Score by {_again(run, out)}") from error
     now = made_of(env)
     env.close()
-    return ", ".join(name for name, x in run["made"].items() if now.get(name) != x)
+    return ", ".join(name for name, x in run["made"].items() if name != "code" and now.get(name) != x)
 
 
 def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from .checkpoints import start_from
 from .flags import Parser, groups
 from .sharing import Share, joined, local
 from .task_flags import arguments
+from .undisturbed import undisturbed
 from .worlds import made_of, make
 
 ALGORITHMS = {"ppo": ".ppo", "sac": ".sac"}  # modules that are each an `Algorithm`
@@ -58,7 +59,6 @@ def _add_algorithm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ppo", help="default ppo; each has its own settings")
 
 
-@torch.no_grad()  # an algorithm that needs gradients asks for them
 def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.start and args.resume:
         raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
     args.device = local(args.device)
-    with joined(args.device) as share:
+    with undisturbed(args.device), joined(args.device) as share:
         train(algorithm, args, env_id, task, share)
 
 

@@ -85,9 +85,18 @@ def made_of(env: TorchVectorEnv) -> dict[str, str]:
     mujoco.mj_saveModel(model, None, image)
     classes = [kind for kind in type(task).__mro__ if kind is not object]
     found = {x.name: _short(_told(getattr(task, x.name))) for x in fields(task)}
-    files = {inspect.getsourcefile(kind) for kind in classes if not is_own(kind.__module__)}
-    code = [digest_of_classes(classes), *(Path(file).read_text() for file in sorted(filter(None, files)))]
-    return found | {"model file": _digest(image.tobytes()), "code": _digest("".join(code).encode())}
+    sources = {_source(kind) for kind in classes if not is_own(kind.__module__)}
+    code = b"".join((digest_of_classes(classes).encode(), *(text for _, text in sorted(sources))))
+    return found | {"model file": _digest(image.tobytes()), "code": _digest(code)}
+
+
+def _source(kind: type) -> tuple[str, bytes]:
+    """Return the file of a class, and what is in it; nothing if there is none, as of a class in a notebook."""
+    try:
+        file = inspect.getsourcefile(kind)
+        return ("", b"") if file is None else (file, Path(file).read_bytes().replace(b"\r\n", b"\n"))
+    except (OSError, TypeError):
+        return "", b""
 
 
 def _told(x: Any) -> str:
