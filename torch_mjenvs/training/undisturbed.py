@@ -21,14 +21,14 @@ def undisturbed(device: str) -> Iterator[None]:
     Raises SystemExit while another run of this process is in such a block, as in another thread: each would draw random
     numbers from the other's seed, and draw some of them twice.
     """
+    place = torch.device(device)
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
     run, here = object(), os.getpid()
     if _going_on.setdefault(here, run) is not run:
         raise SystemExit(
             "another run is training in this process, and both would draw from the same random numbers: wait for its "
             "end, or give each run a process of its own"
         )
-    place = torch.device(device)
-    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
     try:
         with (
             torch.random.fork_rng([place] if place.type == "cuda" else []),
