@@ -102,11 +102,11 @@ class Episode:
 
     def _refuse_idle(self, columns: Columns) -> None:
         """Raise ValueError if `randomize` names a parameter that would be drawn, and change nothing."""
-        m, nominal = self.model, columns.nominal()
+        m, nominal, places = self.model, columns.nominal(), columns.places()
         for name, draw in self.randomize.items():
             if name in RANGES and not any(getattr(m, RANGES[name])):
                 raise ValueError(f"randomize {name!r}: no range of the model is in use ({RANGES[name]} is false)")
-            if type(draw) is Scale and not any(nominal[columns.places()[name]]):
+            if type(draw) is Scale and not any(nominal[places[name]]):
                 text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
                 raise ValueError(f"randomize {name!r} {text}")
 
@@ -187,14 +187,12 @@ class Episode:
 
         Where the task names elements and all may vary, the others stay as the user has set them.
         """
-        named, found = self.task.reset_parameters, {}
-        for name in named:
-            at = columns.places()[name]
-            found[name] = [*range(at.start, at.stop)]
-            if isinstance(named, Mapping) and name in self.vary:
-                (rows,) = rows_of(self.model, {name: named[name]}).values()
+        named, places = self.task.reset_parameters, columns.places()
+        found = {name: [*range(places[name].start, places[name].stop)] for name in named}
+        if isinstance(named, Mapping):
+            for name, rows in rows_of(self.model, {k: named[k] for k in named if k in self.vary}).items():
                 n = math.prod(columns.shapes[name][1:])
-                found[name] = [at.start + n * row + k for row in rows for k in range(n)]
+                found[name] = [x for row in rows for x in found[name][n * row : n * (row + 1)]]
         return found
 
     # how an episode begins
