@@ -211,8 +211,16 @@ class PPO:
         return Faults(*torch.stack([self.bad_states, self.bad_updates, bad_weights]).tolist())
 
     def networks(self) -> dict[str, Any]:
-        """What policy.pt holds beside the id of the task."""
-        return {"networks": self.loss.state_dict(), "moments": self.moments.state_dict()}
+        """What policy.pt holds beside the id of the task, in the format of `torch_mjenvs.policy`."""
+        found = {"obs_mean": self.moments.mean, "obs_var": self.moments.var}
+        for name, network in (("", self.actor), ("value_", self.critic)):
+            layers = [x for x in network.modules() if isinstance(x, nn.Linear)]
+            norms = [x for x in network.modules() if isinstance(x, nn.LayerNorm)]
+            for k, x in enumerate(layers):
+                found |= {f"{name}weights{k}": x.weight[None], f"{name}biases{k}": x.bias[None, None]}
+            for k, x in enumerate(norms):
+                found |= {f"{name}gains{k}": x.weight[None, None], f"{name}shifts{k}": x.bias[None, None]}
+        return {name: x.detach().clone() for name, x in found.items()} | {"activation": self.settings.activation}
 
     def state_dict(self) -> dict[str, Any]:
         """The full state of training: a fresh PPO that loads it ends with the same bits."""

@@ -19,7 +19,9 @@ from launches import NoWaiting, record_graphs
 from tensordict.nn import CudaGraphModule, cudagraphs
 from torchrl.objectives.value import GAE
 
-from torch_mjenvs.training import runs
+from torch_mjenvs import Policy
+from torch_mjenvs.training import checkpoints, runs, worlds
+from torch_mjenvs.training.scores import first_episodes
 
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
@@ -30,9 +32,7 @@ SMALL += ["--total-steps", "5000", "--entropy", "0.001", "--value-clip", "0.2"]
 def parameters(folder: Path) -> dict[str, torch.Tensor]:
     found = torch.load(folder / "policy.pt", weights_only=True)
     assert found["env"] == "TorchHopper-v0"
-    return {name: x for name, x in found["networks"].items() if isinstance(x, torch.Tensor)} | {
-        name: found["moments"][name] for name in ("mean", "var")
-    }
+    return {name: x for name, x in found.items() if isinstance(x, torch.Tensor)}
 
 
 def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch, capsys):
@@ -136,6 +136,24 @@ def test_what_the_policy_acts_on_is_what_it_was_trained_on():
     assert agent.act(data[:, -1]["observation"]).shape == (4, 3)
     torch.testing.assert_close(agent.act(data[:, -1]["observation"]), middle, rtol=1e-4, atol=1e-5)
     assert (data["seen"] - data["observation"]).abs().mean() > 0.1
+
+
+@pytest.mark.parametrize("norm", ["none", "layer"])
+def test_its_policy_is_one_that_the_package_loads_and_a_run_on_a_gpu_evaluates(tmp_path, norm):
+    """Such a run is evaluated by what its policy file would hold, on the CPU."""
+    torch.manual_seed(0)
+    env = ppo_torchrl.make_env("TorchHopper-v0", 8, str(HERE))
+    s = runs.settings("TorchHopper-v0", num_envs=8, horizon=16, minibatch=32, norm=norm, activation="elu")
+    agent = ppo_torchrl.PPO(env, SimpleNamespace(**s), seed=0)
+    agent.iterate()
+    run = {"env": "TorchHopper-v0", "settings": s}
+    torch.save(checkpoints.policy_entries(agent, run), tmp_path / "policy.pt")
+    policy = Policy.load(tmp_path)
+    obs = agent.moments.mean.cpu() + 2 * torch.randn(100, 11)
+    torch.testing.assert_close(policy(obs), agent.act(obs.to(HERE)).cpu(), rtol=1e-4, atol=1e-5)
+    found = runs.Evaluation(run, SimpleNamespace(device="cuda", seed=0))(agent)
+    theirs = first_episodes(policy, worlds.make_to_score("TorchHopper-v0", runs.EVALUATED, "cpu"), 2, "cpu")
+    assert found == pytest.approx(theirs.returns.mean().item())
 
 
 def test_advantages_are_those_of_torchrl_with_values_of_every_next_observation():

@@ -8,6 +8,7 @@ shown without a GPU.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
+from processes import python
 from test_update_on_gpu import minibatches_are_those_of_the_cpu
 
 from torch_mjenvs.compiler.matrices import can_build
@@ -101,3 +103,27 @@ def test_a_run_and_its_continuation(tmp_path: Path, learned_by: str):
     whole, resumed = ({name: x for name, x in each.items() if isinstance(x, torch.Tensor)} for each in weights)
     assert whole.keys() == resumed.keys() and all(x.isfinite().all() for x in whole.values())
     assert not [name for name, x in whole.items() if not torch.equal(x, resumed[name])]
+
+
+def test_two_processes_that_exchange_by_nccl_are_nearly_one(tmp_path: Path):
+    """On one GPU: NCCL refuses two processes of one machine there, but takes these for two machines.
+
+    Each sums half of a minibatch's gradient, so last bits differ. The last 13 of 16 updates are graphs.
+    """
+    flags = ["--env", "TorchHopper-v0", "--device", "cuda", "--num-envs", "32", "--horizon", "16", "--minibatch", "256"]
+    flags += ["--actor", "16,16", "--critic", "16", "--epochs", "2", "--total-steps", "2048", "--evaluations", "0"]
+    flags += ["--episodes", "2", "--learner", "torch", "--precision", "float32"]
+    train.main([*flags, "--out", str(tmp_path / "one")])
+
+    def process(rank: int) -> str:
+        where = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        nccl = {"NCCL_HOSTID": f"machine {rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+        command = ["-m", "torch_mjenvs", "train", *flags, "--out", str(tmp_path / "two")]
+        done = python(*command, seconds=120, anew=True, MASTER_PORT="29517", **where, **nccl)
+        return done.stderr if done.returncode else ""
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(process, range(2))) == ["", ""]
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["agent"] for name in ("one", "two"))
+    assert one["frames_seen"] == two["frames_seen"] == 2048 and len(two["env"]["qpos"]) == 32
+    torch.testing.assert_close(one["theta"], two["theta"], rtol=0, atol=1e-4)

@@ -10,17 +10,29 @@ from launches import Launches, RecordedGraph, record_graphs
 
 from torch_mjenvs.training import ppo, worlds
 from torch_mjenvs.training.networks import Replayed
+from torch_mjenvs.training.sharing import ALONE, Share
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 GRAPHS = ("learn_in", "advantages_in_torch", "returns_in_torch")
 
 
-def learner() -> ppo.PPO:
+class Twin(Share):
+    """The share of one of two processes of which the other one has the same worlds, and so adds the same."""
+
+    def gathered(self, x: torch.Tensor, dim: int = 0) -> torch.Tensor:
+        return torch.cat([x, x], dim)
+
+    def add(self, *tensors: torch.Tensor) -> None:
+        for x in tensors:
+            x *= 2
+
+
+def learner(share: Share = ALONE) -> ppo.PPO:
     """A PPO whose update is in torch: 32 frames in minibatches of 8, two epochs of them."""
     torch.manual_seed(0)
     instead = dict(num_envs=4, horizon=8, minibatch=8, epochs=2, actor=[8], critic=[8], learning_rate=1e-2)
-    env = worlds.make("TorchHopper-v0", 4, "cpu")
-    return ppo.PPO(env, ppo.Settings(**ppo.settings("TorchHopper-v0", **instead)), 0, compiled=False)
+    env = worlds.make("TorchHopper-v0", 4 // share.ranks, "cpu")
+    return ppo.PPO(env, ppo.Settings(**ppo.settings("TorchHopper-v0", **instead)), 0, compiled=False, share=share)
 
 
 def state(agent: ppo.PPO) -> list[torch.Tensor]:
@@ -31,9 +43,10 @@ def state(agent: ppo.PPO) -> list[torch.Tensor]:
 
 def replayed(agent: ppo.PPO) -> list[Replayed]:
     """Have the agent replay what it would on a GPU."""
-    found = [getattr(agent, name) for name in GRAPHS]
+    names = GRAPHS if agent.share.ranks == 1 else ("compute_gradient", "take_step", *GRAPHS[1:])
+    found = [getattr(agent, name) for name in names]
     assert all(isinstance(x, Replayed) for x in found)
-    for name, x in zip(GRAPHS, found, strict=True):
+    for name, x in zip(names, found, strict=True):
         setattr(agent, name, partial(x._replay))
     return found
 
@@ -66,6 +79,31 @@ def test_a_replayed_iteration_is_the_one_that_was_captured(monkeypatch):
         torch.testing.assert_close(agent.learned, other.learned, rtol=0, atol=0)
     assert len(seen) == 12 and seen[6:] == ["replay"] * 6
     assert all(isinstance(x.graph, RecordedGraph) for x in graphs)
+
+
+@torch.no_grad()
+def test_a_shared_update_exchanges_sums_between_two_graphs(monkeypatch):
+    """Bit for bit as without graphs, and nothing that is exchanged is captured."""
+    seen = record_graphs(monkeypatch)
+    agent, other = (learner(Twin(0, 2)) for _ in range(2))
+    replayed(agent)
+    assert not isinstance(agent.learn_in, Replayed)
+    data = agent.rollout()
+    agent.prepare(data)
+    for x, y in zip(state(other), state(agent), strict=True):
+        x.copy_(y)
+    other.frames.copy_(agent.frames)
+    for k in range(3):  # 4 minibatches each; the last one of the first captures, and the stand-in does it twice
+        order = torch.randperm(32)
+        if k == 1:
+            for x, y in zip(state(other), state(agent), strict=True):
+                x.copy_(y)
+        found = [one.epoch(order, 8).clone() for one in (agent, other)]
+        if k:
+            assert torch.equal(*found)
+            for x, y in zip(state(agent), state(other), strict=True):
+                assert torch.equal(x.nan_to_num(7.0), y.nan_to_num(7.0))
+    assert seen.count("replay") == 2 * (3 * 4 - 3) and len(seen) == 2 + 2 * (3 * 4 - 3)
 
 
 @torch.no_grad()

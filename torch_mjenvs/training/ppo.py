@@ -91,6 +91,9 @@ class PPO:
 
     LEARNED = ("theta", "obs_moments", "return_moments")
     share = ALONE
+    learn_in: Callable[[Tensor], Any]
+    compute_gradient: Callable[[Tensor], Any]
+    take_step: Callable[[Tensor], Any]
 
     def __init__(
         self,
@@ -186,8 +189,13 @@ class PPO:
 
     def begin_graphs(self) -> None:
         """Have the next updates make CUDA graphs of what they do."""
-        self.learn_in = Replayed(self._learn_in) if self.share.ranks == 1 else self._learn_in
         self.learn_compiled = Replayed(self._learn_compiled)
+        if self.share.ranks == 1:
+            self.learn_in = Replayed(self._learn_in)
+            self.compute_gradient, self.take_step = self.gradient, self._take_step
+        else:  # no graph holds what processes exchange: NCCL cannot end before such a graph is freed
+            self.learn_in = self._learn_in
+            self.compute_gradient, self.take_step = Replayed(self.gradient), Replayed(self._take_step)
 
     @property
     def gpu(self) -> torch.device | None:
@@ -375,8 +383,13 @@ class PPO:
                 self._learn_from(rows)
 
     def _learn_from(self, rows: Tensor) -> None:
-        means, grad = self.gradient(rows), self.net.grad
-        self.share.add(grad, means)
+        means = self.compute_gradient(rows)
+        self.share.add(self.net.grad, means)
+        self.take_step(means)
+
+    def _take_step(self, means: Tensor) -> None:
+        """Clip the gradient, make a step of Adam, and add up statistics: the means of SUMS (7,), and the norm."""
+        grad = self.net.grad
         norm = grad.norm()
         found = torch.cat([means, norm[None]])
         self.sums += found
