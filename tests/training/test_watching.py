@@ -93,17 +93,22 @@ def test_an_evaluation_is_of_the_same_episodes_each_time():
         assert score(act, fresh, 5, "cpu").returns.mean().item() == mean
 
 
-def test_a_run_on_a_gpu_is_evaluated_by_a_copy_of_its_policy_on_the_cpu(tmp_path):
-    """Here the agent is on the CPU, too."""
+def test_a_run_on_a_gpu_is_evaluated_by_a_copy_of_its_policy_on_the_cpu(tmp_path, monkeypatch):
+    """With one thread, as a few rows are faster by one. Here the agent is on the CPU, too."""
     train.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "run")])
     entries = torch.load(tmp_path / "run" / "policy.pt", weights_only=True)
     agent = SimpleNamespace(networks=lambda: {name: x for name, x in entries.items() if name != "env"})
+    threads, seen = torch.get_num_threads(), set()
+    forward = Policy.forward
+    monkeypatch.setattr(Policy, "forward", lambda *given: seen.add(torch.get_num_threads()) or forward(*given))
     evaluation = runs.Evaluation({"env": "TorchHopper-v0"}, argparse.Namespace(device="cuda", seed=3))
     fresh = make("TorchHopper-v0", runs.EVALUATED, "cpu")
     before = torch.get_rng_state()
     policy_of(entries)  # on a GPU before it is moved, where its layers would take the run's random numbers
     assert torch.equal(torch.get_rng_state(), before)
-    assert evaluation(agent) == score(Policy.load(tmp_path / "run"), fresh, 5, "cpu").returns.mean().item()
+    found = evaluation(agent)
+    assert seen == {1} and torch.get_num_threads() == threads
+    assert found == score(Policy.load(tmp_path / "run"), fresh, 5, "cpu").returns.mean().item()
     evaluation.close()
 
 

@@ -28,7 +28,7 @@ from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
-from .scores import Score, figures, first_episodes, scores, show
+from .scores import Act, Score, figures, first_episodes, one_thread, scores, show
 from .settings import MEANINGS, RULES, SETTINGS, settings, tabled, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
@@ -281,9 +281,13 @@ class Evaluation:
                 self.env = make_to_score(run["env"], EVALUATED, "cpu", **given)
 
     def __call__(self, agent: Agent) -> float:
+        if torch.device(self.args.device).type == "cpu":
+            return self._mean(agent.act)
+        with one_thread():  # else the few rows are shared out: on a busy machine up to ten times as slow
+            return self._mean(policy_of(policy_entries(agent, self.run)).cpu())  # which draws no random numbers
+
+    def _mean(self, act: Act) -> float:
         assert self.env is not None
-        on_cpu = torch.device(self.args.device).type == "cpu"
-        act = agent.act if on_cpu else policy_of(policy_entries(agent, self.run)).cpu()  # which draws no random numbers
         with torch.random.fork_rng(devices=[]):
             return float(first_episodes(act, self.env, self.args.seed + 2, "cpu").returns.mean())
 

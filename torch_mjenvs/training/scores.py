@@ -69,12 +69,12 @@ def scores(
     try:
         found = {env_id: score(act, make_to_score(env_id, episodes, device, **given), seed, device, by_rows)}
         if name and there and by_rows:
-            with _one_thread():
+            with one_thread():
                 found[name] = _side_by_side(act, there, seed, device, meanwhile)
             return found
         meanwhile()
         if name and there:
-            with _one_thread():
+            with one_thread():
                 found[name] = score(act, there, seed, device)
         return found
     finally:
@@ -83,8 +83,8 @@ def scores(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread. Others would spin, waiting for work, on cores that the worlds' processes need."""
+def one_thread() -> Iterator[None]:
+    """Limit torch to one thread. Others would spin, waiting for work, on cores that other processes need."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
