@@ -51,9 +51,10 @@ class Episodes:
         """
         returns = self.share.gathered(returns, 1)
         whole = self.share.gathered(done, 1) & ~returns.isnan()
-        self.finished.extend(returns[whole].tolist())  # a wait for the device
+        places = whole.nonzero(as_tuple=True)  # one wait for the device; indexing by the mask waits each time
+        self.finished.extend(returns[places].tolist())
         if self.named:
-            named = [self.share.gathered(data[name], 1)[whole] for name in self.named]
+            named = [self.share.gathered(data[name], 1)[places] for name in self.named]
             self.told.extend(torch.stack(named, 1).tolist())
 
     def measures(self) -> dict[str, float]:
