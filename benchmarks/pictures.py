@@ -3,6 +3,7 @@
     MUJOCO_GL=egl python -m benchmarks.pictures             # of Gymnasium's tasks and of robots, of one core
     MUJOCO_GL=egl python -m benchmarks.pictures robots --menagerie ~/mujoco_menagerie      # with their meshes, too
     python -m benchmarks.pictures steps --threads 2         # environments whose observations are pictures
+    python -m benchmarks.pictures gpu steps --device cuda --worlds 1024                    # on a GPU, beside the CPU's
 
 Both draw the same states in colour, with shadows and reflections and without. Software OpenGL (Mesa) is held to one
 thread, as torch is. Ours draws many worlds at once, `mujoco.Renderer` one after the other, as each is made to. MuJoCo
@@ -26,6 +27,7 @@ import torch_mjenvs  # noqa: F401 (its environments)
 from torch_mjenvs import Simulation
 from torch_mjenvs.playground.scenes import scene
 
+from .gpu import timed
 from .machine import rate
 
 TASKS = ("HalfCheetah", "Hopper", "Humanoid")
@@ -96,22 +98,41 @@ def compare(name: str, model: mujoco.MjModel, size: int, worlds: int, seconds: f
     renderer.close()
 
 
-def steps(size: int, seconds: float) -> None:
+def on_gpu(name: str, model: mujoco.MjModel, size: int, worlds: int, seconds: float, device: torch.device) -> None:
+    """Print a model's rows: pictures a second by the GPU's clock, and how many numbers differ from the CPU's."""
+    simulations = [Simulation(model, worlds, device=place) for place in (device, torch.device("cpu"))]
+    noise = np.random.default_rng(0).normal(size=(worlds, model.nq))
+    qpos = torch.as_tensor(model.qpos0 + 0.1 * noise, dtype=torch.float32)
+    for simulation in simulations:
+        simulation.qpos.copy_(qpos)
+    for what, without in EFFECTS.items():
+        for outputs in (("rgb",), ("depth", "segmentation")):
+            draw = of_ours(simulations[0], size, without, outputs)
+            theirs, ours = (x.render(0, size, size, outputs=outputs, without=without) for x in reversed(simulations))
+            differ = sum(int((ours[key].cpu() != theirs[key]).sum()) for key in outputs)
+            times = max(1, round(seconds / timed(device, draw, 1)))
+            rates = [worlds * times / timed(device, draw, times) for _ in range(3)]
+            print(f"| {name} | {' and '.join(outputs)} | {what} | {np.median(rates):,.0f} | {differ} |", flush=True)
+
+
+def steps(size: int, seconds: float, device: torch.device) -> None:
     """Print how many steps a second an environment makes whose observations are stacks of three pictures."""
     print(f"| {STEPS}, {STEPPED:,} worlds, {size} x {size} x 9 | steps a second | of a core |\n|---|--:|--:|")
     for what, without in EFFECTS.items():
         pixels = dict(width=size, height=size, camera=0, stack=3, without=without)
-        env = gymnasium.make_vec(STEPS, num_envs=STEPPED, pixels=pixels)
+        env = gymnasium.make_vec(STEPS, num_envs=STEPPED, pixels=pixels, device=device)
         env.reset(seed=0)
-        actions = 2.0 * torch.rand(STEPPED, *env.single_action_space.shape) - 1.0
+        actions = 2.0 * torch.rand(STEPPED, *env.single_action_space.shape, device=device) - 1.0
         env.step(actions)
         rates = []
         for _ in range(3):
             count = 0
             start, used = time.perf_counter(), time.process_time()
             while time.perf_counter() - start < seconds:
-                env.step(actions)
-                count += STEPPED
+                for _ in range(10):
+                    env.step(actions)
+                timed(device, lambda: None, 1)  # which waits for a GPU
+                count += 10 * STEPPED
             rates.append((count / (time.perf_counter() - start), count / (time.process_time() - used)))
         clock, core = np.median(rates, axis=0)
         print(f"| {what} | {clock:,.0f} | {core:,.0f} |", flush=True)
@@ -120,11 +141,12 @@ def steps(size: int, seconds: float) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", help="of tasks, robots and steps; by itself tasks and robots")
+    parser.add_argument("what", nargs="*", help="of tasks, robots, steps and gpu; by itself tasks and robots")
     parser.add_argument("--worlds", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each of three measurements")
     parser.add_argument("--menagerie", default="", help="a checkout of MuJoCo Menagerie, for the robots' meshes")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", type=torch.device, default="cpu", help="of steps and gpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     os.environ["LP_NUM_THREADS"] = "0"  # for Mesa, before it is loaded with the first picture
@@ -136,7 +158,11 @@ def main() -> None:
             for title, model in models:
                 compare(title, model, size, arguments.worlds, arguments.seconds)
     if "steps" in what:
-        steps(84, arguments.seconds)
+        steps(84, arguments.seconds, arguments.device)
+    if "gpu" in what:
+        print(f"\npictures of 84 x 84, {arguments.worlds} worlds\n| | | | a second | differ |\n|---|---|---|--:|--:|")
+        for title, model in tasks():
+            on_gpu(title, model, 84, arguments.worlds, arguments.seconds, arguments.device)
 
 
 if __name__ == "__main__":
