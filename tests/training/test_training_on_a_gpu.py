@@ -105,14 +105,15 @@ def test_a_run_and_its_continuation(tmp_path: Path, learned_by: str):
     assert not [name for name, x in whole.items() if not torch.equal(x, resumed[name])]
 
 
-def test_two_processes_that_exchange_by_nccl_are_nearly_one(tmp_path: Path):
+@pytest.mark.parametrize("learned_by", ["torch", "compiled"])
+def test_two_processes_that_exchange_by_nccl_are_one(tmp_path: Path, learned_by: str):
     """On one GPU: NCCL refuses two processes of one machine there, but takes these for two machines.
 
-    Each sums half of a minibatch's gradient, so last bits differ. The last 13 of 16 updates are graphs.
+    In torch each sums half of a minibatch's gradient, so last bits differ. The last 13 of 16 updates are graphs there.
     """
     flags = ["--env", "TorchHopper-v0", "--device", "cuda", "--num-envs", "32", "--horizon", "16", "--minibatch", "256"]
     flags += ["--actor", "16,16", "--critic", "16", "--epochs", "2", "--total-steps", "2048", "--evaluations", "0"]
-    flags += ["--episodes", "2", "--learner", "torch", "--precision", "float32"]
+    flags += ["--episodes", "2", "--learner", learned_by, "--precision", "float32"]
     train.main([*flags, "--out", str(tmp_path / "one")])
 
     def process(rank: int) -> str:
@@ -126,4 +127,4 @@ def test_two_processes_that_exchange_by_nccl_are_nearly_one(tmp_path: Path):
         assert list(pool.map(process, range(2))) == ["", ""]
     one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["agent"] for name in ("one", "two"))
     assert one["frames_seen"] == two["frames_seen"] == 2048 and len(two["env"]["qpos"]) == 32
-    torch.testing.assert_close(one["theta"], two["theta"], rtol=0, atol=1e-4)
+    torch.testing.assert_close(one["theta"], two["theta"], rtol=0, atol=1e-4 if learned_by == "torch" else 0)

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ from torch_mjenvs.envs.rollout import Rollout
 from torch_mjenvs.training import compiled, ppo, worlds
 from torch_mjenvs.training.compiled import on_gpu
 from torch_mjenvs.training.scores import first_episodes
-from torch_mjenvs.training.sharing import Share
+from torch_mjenvs.training.sharing import ALONE, Share
 
 __all__ = ["driver"]  # a fixture
 
@@ -65,13 +65,14 @@ def gpu(driver, monkeypatch) -> Iterator[Driver]:
     gc.collect()  # code is unloaded while the driver is there
 
 
-def update_of(agent: ppo.PPO) -> on_gpu.Update:
+def update_of(agent: ppo.PPO, share: Share = ALONE) -> on_gpu.Update:
     s, net = agent.settings, agent.net
     loss = compiled.Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
     log_std, size = int(net.log_std.storage_offset()), s.minibatch
     return on_gpu.Update(
-        compiled.networks_of(net), net.theta, log_std, agent.optimizer, agent.columns, size, loss, compiled.trained(net)
-    )
+        compiled.networks_of(net), net.theta, log_std, agent.optimizer, agent.columns, size, loss,
+        compiled.trained(net), share,
+    )  # fmt: skip
 
 
 class CPULaunch:
@@ -135,7 +136,7 @@ def test_several_epochs_end_where_torch_does(gpu, monkeypatch, shared):
     monkeypatch.setattr(gpu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", shared)
     ours, cpus, theirs = agents = [learner(*SIZES[2], compile=False) for _ in range(3)]
     updates = [update_of(agent) for agent in agents[:2]]
-    assert any(grid.shared == 0 < grid.own for grid in updates[0].kernel.grids) == (shared < 100_000)
+    assert any(grid.shared == 0 < grid.own for grid in updates[0].kernels[0].grids) == (shared < 100_000)
     for rate in (1e-3, 5e-4):
         torch.manual_seed(1)
         order = torch.cat([torch.randperm(280) for _ in range(2)])[: 3 * 70]
@@ -172,6 +173,40 @@ def test_parts_of_several_tiles(gpu, monkeypatch):
         grad = ours.net.grad
         assert (update.gradient - grad).abs().max() < 1e-5 * grad.abs().max()
         assert not torch.equal(gradient, update.gradient)
+
+
+class Exchange(Share):
+    """The share of a process that runs alone here: what it adds is kept in `given`, or is replaced by `totals`."""
+
+    given: ClassVar[list[list[torch.Tensor]]] = []
+    totals: ClassVar[list[torch.Tensor]] = []
+
+    def add(self, *tensors: torch.Tensor) -> None:
+        self.given.append([x.clone() for x in tensors])
+        for x, total in zip(tensors, self.totals, strict=False):
+            x.copy_(total)
+
+
+@pytest.mark.parametrize("frames", [90, 32])
+def test_processes_that_share_a_minibatch_end_with_the_bits_of_one(gpu, monkeypatch, frames):
+    """Two processes, which have three parts, or one: then the first process has none."""
+    sizes = 11, 3, 20, frames
+    order = torch.randperm(4 * frames)[:frames]
+    alone = learner(*sizes, compile=False)
+    found = update_of(alone)(alone.frames, order)
+    given: list[list[torch.Tensor]] = []
+    monkeypatch.setattr(Exchange, "given", given)
+    for totals in ([], None):
+        if totals is None:  # what all processes gave, the first time
+            monkeypatch.setattr(Exchange, "totals", [sum(of[1:], of[0]) for of in zip(*given, strict=True)])
+        for rank in range(2):
+            agent = learner(*sizes, compile=False)
+            update = update_of(agent, Exchange(rank, 2))
+            theirs = update(agent.frames, order)
+            assert len(update.kernels) == 2
+    assert len(given) == 4 and torch.equal(theirs, found)
+    assert torch.equal(agent.net.theta, alone.net.theta)
+    assert not torch.equal(given[0][0], given[-1][0])
 
 
 def test_networks_that_see_different_observations(gpu):
@@ -314,7 +349,7 @@ def test_an_evaluation_in_a_graph_is_one_step_by_step(gpu, monkeypatch, count):
     assert torch.equal(found.returns, returns)
 
 
-def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys, monkeypatch):
+def test_a_gpu_has_it_unless_layers_are_wide(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
 
     def ways(widest: int = 64, ranks: int = 1, **given: str | None) -> dict[str, str]:
@@ -322,10 +357,9 @@ def test_a_gpu_has_it_unless_layers_are_wide_or_processes_several(capsys, monkey
         return ppo.ways(args, {"actor": [64, 64], "critic": [widest, 64]}, Share(0, ranks))
 
     assert ways() == ways(widest=256) == {"learner": "compiled", "precision": "float32"}
-    assert ways(widest=512) == ways(ranks=2) == {"learner": "torch", "precision": "tf32"}
+    assert ways(ranks=2) == ways()
+    assert ways(widest=512) == {"learner": "torch", "precision": "tf32"}
     assert ways(widest=512, learner="compiled")["learner"] == "compiled"
-    with pytest.raises(SystemExit, match="--learner compiled cannot be: on a GPU it is for one process"):
-        ways(ranks=2, learner="compiled")
     assert ways(learner="compiled") == {"learner": "compiled", "precision": "float32"}
     assert ways(learner="torch") == {"learner": "torch", "precision": "tf32"}
     assert ways(learner="torch", precision="float32")["precision"] == "float32"
@@ -418,7 +452,7 @@ def test_kernels_of_common_networks(name, monkeypatch):
     agent = learner(observations, actions, 8, 2048, compile=False, actor=[*hidden], critic=[*hidden],
                     activation=activation, norm=norm)  # fmt: skip
     update = update_of(agent)
-    grids = render(update.kernel.plan, 227 * 1024)
+    grids = render(update.kernels[0].plan, 227 * 1024)
     assert tuple(grid.shared for grid in grids) == shared
     assert [grid.blocks for grid in grids] == [128, 64, 64]  # of the 132 multiprocessors
     for grid in grids:

@@ -92,6 +92,7 @@ class PPO:
     LEARNED = ("theta", "obs_moments", "return_moments")
     share = ALONE
     learn_in: Callable[[Tensor], Any]
+    learn_compiled: Callable[[Tensor], Any]
     compute_gradient: Callable[[Tensor], Any]
     take_step: Callable[[Tensor], Any]
 
@@ -178,7 +179,7 @@ class PPO:
         what = networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
         gpu = self.gpu
         if gpu:
-            self.compiled_update = on_gpu.Update(*what)
+            self.compiled_update = on_gpu.Update(*what, self.share)
             self.compiled_forward = on_gpu.Forward(networks, net.theta, self.columns[0])
         else:
             self.compiled_update = Update(*what, rounded, self.share)
@@ -189,12 +190,11 @@ class PPO:
 
     def begin_graphs(self) -> None:
         """Have the next updates make CUDA graphs of what they do."""
-        self.learn_compiled = Replayed(self._learn_compiled)
         if self.share.ranks == 1:
-            self.learn_in = Replayed(self._learn_in)
+            self.learn_in, self.learn_compiled = Replayed(self._learn_in), Replayed(self._learn_compiled)
             self.compute_gradient, self.take_step = self.gradient, self._take_step
         else:  # no graph holds what processes exchange: NCCL cannot end before such a graph is freed
-            self.learn_in = self._learn_in
+            self.learn_in, self.learn_compiled = self._learn_in, self._learn_compiled
             self.compute_gradient, self.take_step = Replayed(self.gradient), Replayed(self._take_step)
 
     @property
@@ -538,7 +538,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learner", choices=("compiled", "torch"),
         help="what runs the networks on the CPU, and the update on a GPU; default compiled, but on a GPU torch for "
-        f"hidden layers of more than {WIDEST} units and for several processes",
+        f"hidden layers of more than {WIDEST} units",
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"),
@@ -551,8 +551,6 @@ def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) ->
     """Return the "learner" and the "precision" of a run. Raises SystemExit for a learner that is not possible."""
     device = torch.device(args.device)
     reason, on_cpu = why_not(device), device.type == "cpu"
-    if not on_cpu and not reason and share.ranks > 1:
-        reason = "on a GPU it is for one process"
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
     usual = on_cpu or max([*settings["actor"], *settings["critic"]], default=0) <= WIDEST

@@ -1,4 +1,5 @@
-"""The plan of a minibatch of `Update` on the CPU: gradients of its parts, their sum, and Adam's step.
+"""The plan of a minibatch of `Update` on the CPU: gradients of its parts, their sum, and Adam's step; and its order if
+processes share it, on a GPU, too.
 
 A minibatch has parts, each with its own sum of gradients. These sums are added pairwise in a fixed order, whichever
 thread computed them, so any number of threads gives the same bits. Threads with several parts first add up their own
@@ -7,12 +8,17 @@ sums, since reading what another processor has written takes longer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from ...compiler.matrices import Memory, Phase, Plan, build
 from ...compiler.matrices.kernel import lanes
+from ..sharing import Share
 from .steps import CHUNKS, Minibatch, Steps
+
+OF_ROUND = ("advantages", "rates", "squares", "statistics", "order")  # memories that have a row for each minibatch
 
 
 def padded_size(parameters: int, chunks: int = CHUNKS) -> int:
@@ -66,3 +72,23 @@ class Kernels:
             self.held = {name: torch.zeros(threads * n, dtype=kinds[name]) for name, n in self.sizes.items()}
             self.threads = threads
         return self.held
+
+
+def shared_round(
+    what: Minibatch, share: Share, tensors: dict[str, Tensor], k: int,
+    gradients: Callable[[dict[str, Tensor]], None], step: Callable[[dict[str, Tensor]], None],
+) -> None:  # fmt: skip
+    """Learn from minibatch k, of which each process sums the gradients of some parts.
+
+    `gradients` does that for this process's parts, `step` takes the sums of all. Sums of other processes' parts are 0
+    here, so adding all processes' sums rounds nothing.
+    """
+    now, mine = tensors | {name: tensors[name][k] for name in OF_ROUND}, share.of(what.parts)
+    frames = what.tiles * what.frames
+    own = {name: now[name][mine.start :] for name in ("sums", "statistics")}
+    own |= {name: now[name][mine.start * frames :] for name in ("order", "weights")}
+    now["sums"].zero_()
+    if mine.stop > mine.start:
+        gradients(now | own)
+    share.add(now["sums"], now["statistics"])
+    step(now)

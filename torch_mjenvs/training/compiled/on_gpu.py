@@ -24,10 +24,11 @@ from torch import Tensor
 from ...compiler.matrices import Matrix, Memory, Phase, Plan
 from ...compiler.matrices.on_gpu import GpuPlanKernel, GpuPlanLaunch
 from ...networks.layers import Block, Network, ParameterLayout
+from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .forward import Networks
 from .losses import Loss
-from .minibatch import padded_size
+from .minibatch import padded_size, shared_round
 from .steps import POLICY, VALUE, Minibatch, Steps
 
 LANES = 16  # rows reach to multiples of this many numbers, as in vectors of the CPU
@@ -36,19 +37,27 @@ PARTS = 128  # sums of gradients of a minibatch, at most; larger minibatches hav
 CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
 
 
-def plan_of(what: Minibatch) -> Plan:
-    """Plan what is done with a minibatch, each part of which has its own sum of gradients."""
+def plans_of(what: Minibatch, share: Share = ALONE) -> list[Plan]:
+    """Plan what is done with a minibatch, each part of which has its own sum of gradients.
+
+    There is one plan for all phases; or two, if some processes share the parts, and exchange sums between them.
+    """
+    mine = share.of(what.parts)
+    parts = max(1, mine.stop - mine.start)  # with none, the plan is not run
     sums = Matrix("sums", 1, what.total, what.total, at=(("part", what.total),))
     makers = [Steps(what, LANES) for _ in range(3)]  # each with a block's whole memory
-    phases = [
-        Phase("part", what.parts, tuple(maker.part((("part", 1),), sums, (head,))), wait=head == VALUE)
+    gradients = [
+        Phase("part", parts, tuple(maker.part((("part", 1),), sums, (head,))), wait=head == VALUE)
         for head, maker in zip((POLICY, VALUE), makers, strict=False)
     ]
-    phases += makers[2].step(what.parts)
+    step = makers[2].step(what.parts)
     names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
     memories = *map(Memory, (*names, "squares", "statistics", "trained")), Memory("order", "l")
     own = Memory("own", each=max(maker.scratch.size for maker in makers))
-    return Plan("ppo update", (*memories, own), tuple(phases))
+    plans = [("ppo update", [*gradients, *step])]
+    if share.ranks > 1:
+        plans = [("ppo gradients", gradients), ("ppo step", step)]
+    return [Plan(name, (*memories, own), tuple(phases)) for name, phases in plans]
 
 
 def places(blocks: Sequence[Block]) -> tuple[Tensor, Tensor]:
@@ -66,8 +75,9 @@ class Update:
 
     def __init__(
         self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
-        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None,
+        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None, share: Share = ALONE,
     ):  # fmt: skip
+        """Load the kernels. If the update is shared among processes, each has some of the parts of a minibatch."""
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
         device = theta.device
         tiles = math.ceil(size / (PARTS * FRAMES))
@@ -79,7 +89,8 @@ class Update:
             layout.networks, layout.others, total, self.columns, parts, tiles, loss, group["betas"], group["eps"],
             frames=FRAMES, chunks=CHUNKS,
         )  # fmt: skip
-        self.kernel = GpuPlanKernel(plan_of(self.minibatch), device)
+        self.share = share
+        self.kernels = [GpuPlanKernel(plan, device) for plan in plans_of(self.minibatch, share)]
         self.there, self.here = (x.to(device) for x in places(layout.blocks))
         self.parameters = torch.zeros(3, total, device=device)  # theta, and Adam's two moments
         self.trained = torch.zeros(total, device=device)
@@ -126,7 +137,15 @@ class Update:
             "sums": self.sums, "gradient": self.gradients, "squares": squares, "statistics": statistics,
             "order": filled, "trained": self.trained,
         }  # fmt: skip
-        GpuPlanLaunch(self.kernel, tensors)(rounds)
+        if self.share.ranks == 1:
+            GpuPlanLaunch(self.kernels[0], tensors)(rounds)
+        else:
+            gradients, step = self.kernels
+            for k in range(rounds):
+                shared_round(
+                    self.minibatch, self.share, tensors, k,
+                    lambda given: GpuPlanLaunch(gradients, given)(), lambda given: GpuPlanLaunch(step, given)(),
+                )  # fmt: skip
         for x, own in zip(now, self.parameters, strict=True):
             self._give(own, x)
         state["step"] += rounds

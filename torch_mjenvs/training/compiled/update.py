@@ -23,7 +23,7 @@ from ...networks.tiles import FRAMES
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .losses import Loss
-from .minibatch import Kernels, groups_of, padded_size
+from .minibatch import Kernels, groups_of, padded_size, shared_round
 from .steps import CHUNKS, Minibatch
 
 PARTS = 8  # of a minibatch, at most: no more threads than this have work
@@ -136,26 +136,16 @@ class Update:
         if self.share.ranks == 1:
             kernels.kernels[0](tensors, rounds, threads, turns=threads)
         else:
+            gradients, step = kernels.kernels
             for k in range(rounds):
-                self._shared_round(kernels, tensors, k, threads)
+                shared_round(
+                    self.minibatch, self.share, tensors, k,
+                    lambda given: gradients(given, 1, threads, turns=threads), lambda given: step(given, 1, threads),
+                )  # fmt: skip
         for copies in self.copies:
             copies.give()
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
-
-    def _shared_round(self, kernels: Kernels, tensors: dict[str, Tensor], k: int, threads: int) -> None:
-        """Learn from minibatch k. Sums of other processes' parts are 0 here, so adding all sums rounds nothing."""
-        of_round = ("advantages", "rates", "squares", "statistics", "order")
-        now = tensors | {name: tensors[name][k] for name in of_round}
-        first, frames = self.mine.start, self.minibatch.tiles * FRAMES
-        own = {name: now[name][first:] for name in ("sums", "statistics")}
-        own |= {name: now[name][first * frames :] for name in ("order", "weights")}
-        gradients, step = kernels.kernels
-        self.sums.zero_()
-        if self.mine.stop > first:
-            gradients(now | own, 1, threads, turns=threads)
-        self.share.add(self.sums, now["statistics"])
-        step(now, 1, threads)
 
     def _state(self) -> dict[str, Tensor]:
         """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does."""
