@@ -100,7 +100,7 @@ class Simulation(simulation.Simulation):
 
         Raises ValueError for an unknown camera, output or world; MemoryError, on a GPU torch.OutOfMemoryError, if the
         pictures do not fit; and `UnsupportedModel`, naming the element, if the camera might see what is not drawn:
-        skins; in colour, flat textures on shapes other than planes and meshes.
+        skins; in colour, some kinds of textures (see docs/pixels.md).
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
