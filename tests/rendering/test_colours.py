@@ -278,7 +278,7 @@ def test_a_gpu_draws_the_same_colours_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(picture, "build", lambda recipe, device: (recipes.append(recipe), build(recipe, device))[1])
     simulation = scattered(mujoco.MjModel.from_xml_string(COLOURS), 1)
     simulation.render("ahead", 16, 12, outputs="rgb")
-    (made,) = simulation._pictures.values()
+    ((made, _),) = simulation._pictures.values()
     (recipe, launch) = recipes[1], made._draw
     theirs = [
         torch.full_like(x, 77) if b.name == "rgb" else x for b, x in zip(recipe.buffers, launch.tensors, strict=True)
@@ -295,7 +295,7 @@ def test_the_sky_of_a_camera_that_never_turns_is_that_of_one_that_may():
     text = COLOURS.replace("</worldbody>", f'<camera name="still" {pose}/>{riding}')
     simulation = Simulation(text, 1)
     still, riding = (simulation.render(x, 40, 30, outputs="rgb")["rgb"].int() for x in ("still", "riding"))
-    names = [[b.name for b in made._draw.kernel.buffers] for made in simulation._pictures.values()]
+    names = [[b.name for b in made._draw.kernel.buffers] for made, _ in simulation._pictures.values()]
     assert ["sky" in x for x in names] == [True, False]
     assert (still - riding).abs().max() <= 1 and still.float().std() > 10
 
