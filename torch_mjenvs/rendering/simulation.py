@@ -40,7 +40,7 @@ def _number(x: Any) -> int:
 class Simulation(simulation.Simulation):
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
-    model: an `mujoco.MjModel`, an MJCF string, or a path.
+    model: a `mujoco.MjModel`, an MJCF string, or a path.
     num_worlds: N.
     device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
     dtype: torch.float32 or torch.float64.
