@@ -83,7 +83,7 @@ def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> 
         scripted = torch.jit.script(network.eval())
         content = io.BytesIO()
         torch.jit.save(scripted, content, {METADATA: json.dumps(metadata)})
-    write_whole(file, content.getbuffer())
+    write_whole(file, content.getbuffer(), shared=True)
 
 
 def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
@@ -100,7 +100,7 @@ def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
     found: dict[str, Any] = {name: x.numpy() for name, x in arrays.items()}
     content = io.BytesIO()
     np.savez(content, metadata=np.array(json.dumps(metadata)), **found)
-    write_whole(file, content.getbuffer())
+    write_whole(file, content.getbuffer(), shared=True)
 
 
 def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Path) -> None:
@@ -126,7 +126,7 @@ def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Pat
     model = program.model_proto
     texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in metadata.items()}
     onnx.helper.set_model_props(model, texts)
-    write_whole(file, model.SerializeToString())
+    write_whole(file, model.SerializeToString(), shared=True)
 
 
 @contextmanager

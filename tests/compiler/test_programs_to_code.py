@@ -127,7 +127,7 @@ def test_one_value_in_several_places():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_constants(dtype):
+def test_constants_keep_their_bits(dtype):
     values = [0.1, -0.0, np.nan, np.inf, -np.inf, 1e-45, 3.4028235e38, -3.4028235e38, 1e300, -1e300]
     got = run(record_list(lambda x: list(values), 1, len(values), dtype), {"x": uniform(1, 16)})["y"][:, 0]
     with np.errstate(over="ignore"):
@@ -169,7 +169,7 @@ def test_any_number_of_worlds_and_threads():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_times(n_threads):
+def test_one_launch_of_several_repetitions_is_that_many_launches(n_threads):
     """One launch of several repetitions does the same as that many launches."""
     torch.set_num_threads(n_threads)
     program = record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, "float64")

@@ -41,7 +41,7 @@ def test_every_task_is_compared():
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_step(name):
+def test_steps_are_gymnasiums(name):
     s = samples(name)
     theirs = plain_steps(name)
     happened = Counter(s.seen, terminated=int(theirs[2].sum()))
@@ -77,7 +77,7 @@ def test_several_steps(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_float32(name):
+def test_float32_steps_are_gymnasiums_to_rounding(name):
     s, bound = samples(name), TASKS[name].float32
     ours, theirs = our_steps(name, s, torch.float32), plain_steps(name)
     compared = [error(ours[0], theirs[0])[:, : bound.entries]]
@@ -92,9 +92,9 @@ def test_float32(name):
 # arguments
 
 
-@pytest.mark.usefixtures("quickly_compiled")  # the code that users run is what `test_step` runs
+@pytest.mark.usefixtures("quickly_compiled")  # the code that users run is what `test_steps_are_gymnasiums` runs
 @pytest.mark.parametrize(("name", "arguments"), VARIANTS)
-def test_arguments(name, arguments):
+def test_arguments_do_what_they_do_in_gymnasium(name, arguments):
     s = samples(name)
     theirs, plain = their_steps(real_env(name, **arguments), s), plain_steps(name)
     compare(our_steps(name, s, torch.float64, **arguments), theirs, TASKS[name].exact)
@@ -105,7 +105,7 @@ def test_arguments(name, arguments):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_signature(name):
+def test_arguments_and_their_defaults_are_gymnasiums(name):
     """The same arguments with the same defaults, but for those that every environment has."""
     theirs = dict(inspect.signature(type(real_env(name)).__init__).parameters)
     for common in ("self", "default_camera_config", "kwargs"):
@@ -118,7 +118,7 @@ def test_signature(name):
     ("name", "dtype", "arguments"),
     [*((name, torch.float32, {}) for name in TASKS), ("HalfCheetah", torch.float64, TASKS["HalfCheetah"].variants[0])],
 )
-def test_attributes(name, dtype, arguments):
+def test_attributes_are_gymnasiums(name, dtype, arguments):
     env, real = our_env(name, 2, dtype, **arguments), real_env(name, **arguments)
     assert env.dt == real.dt and env.metadata["render_fps"] == real.metadata["render_fps"]
     assert env.single_action_space == real.action_space
@@ -161,7 +161,7 @@ VISIBLE = {"exclude_current_positions_from_observation": False}
     + [(name, VISIBLE) for name in ("HalfCheetah", "Walker2d", "Hopper")]
     + [("InvertedDoublePendulum", {"reset_noise_scale": 1.5})],
 )
-def test_reset(name, arguments):
+def test_first_observations_are_gymnasiums(name, arguments):
     """The first observation is Gymnasium's of the same state; with much noise the force of the rail's end is in it."""
     env, real, bound = our_env(name, 20, torch.float64, **arguments), real_env(name, **arguments), TASKS[name].reset
     obs, info = env.reset(seed=1)
@@ -309,7 +309,7 @@ def test_force_of_the_rail():
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_autoreset(mode):
+def test_first_observations_after_an_autoreset_are_gymnasiums(mode):
     """The first observation after an autoreset has the force of the rail too, for which constraints are solved anew."""
     name, arguments = "InvertedDoublePendulum", {"reset_noise_scale": 1.5}
     real = real_env(name, **arguments)

@@ -58,7 +58,7 @@ def check(data: TensorDictBase, want: TensorDictBase) -> None:
 
 
 @pytest.mark.parametrize("track", [True, False])
-def test_collector(track):
+def test_a_collector_returns_what_the_engine_computes(track):
     size = {"frames_per_batch": N * T, "total_frames": BATCHES * N * T}
     collector = Collector(make(), make_policy(), track_traj_ids=track, **size)
     check(torch.cat([batch.clone() for batch in collector], 1), expected())

@@ -124,7 +124,7 @@ def test_specs_of_variants(arguments):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("path", [bare, ordinary, transformed])
-def test_transitions(path, dtype):
+def test_transitions_are_the_engines(path, dtype):
     """What the engine does, bit for bit, over ends by falls and by time; the last observation of an episode is kept."""
     env = path(dtype=dtype, info_keys=("x_velocity",))
     moves = actions(env, 3 * LIMIT)
@@ -250,7 +250,7 @@ def test_environments_share_out_worlds():
 
 @pytest.mark.parametrize("name", ["Hopper", "Ant"])  # Ant's next step needs the position before
 @pytest.mark.parametrize("wrap", [False, True])
-def test_states(name, wrap):
+def test_an_episode_goes_on_from_a_state_that_was_taken(name, wrap):
     """From a state that was taken, everything goes on as it did, in the worlds of the mask."""
     base = TorchRLEnv(name, N, max_episode_steps=LIMIT, dtype=torch.float64, info_keys=("x_velocity",))
     env = TransformedEnv(base, StepCounter()) if wrap else base

@@ -77,7 +77,7 @@ def clock(monkeypatch) -> list[float]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statistics(mode, clock):
+def test_statistics_of_episodes_are_gymnasiums(mode, clock):
     ours = wrappers.RecordEpisodeStatistics(make(mode), buffer_length=3, stats_key="done")
     theirs = stock.RecordEpisodeStatistics(in_numpy(mode), buffer_length=3, stats_key="done")
     ours.reset(seed=0), theirs.reset(seed=0)
@@ -225,7 +225,7 @@ class ByWorlds(stock.NormalizeReward):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rewards(mode):
+def test_normalised_rewards_are_gymnasiums(mode):
     ours = wrappers.NormalizeReward(make(mode), gamma=0.9, epsilon=1e-6)
     theirs = ByWorlds(in_numpy(mode), gamma=0.9, epsilon=1e-6)
     theirs.accumulated_reward = np.zeros(N)  # which Gymnasium keeps in float32
@@ -252,7 +252,7 @@ def test_rewards_refuse():
 
 
 @pytest.mark.parametrize("bounds", [(-1, 1), (0.0, 0.5), (np.float32([-2, 0, 1]), np.float32([-1, 1, 7]))])
-def test_actions(bounds):
+def test_rescaled_actions_are_gymnasiums(bounds):
     """Also where the environment's own range is not from -1 to 1."""
     task = {"task": "InvertedPendulum"} if not isinstance(bounds[0], np.ndarray) else {}
     ours = wrappers.RescaleAction(make(**task), *bounds)
@@ -311,7 +311,7 @@ def flat(results: tuple) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_resume(mode, clock):
+def test_wrappers_go_on_from_their_saved_state(mode, clock):
     env = everything(mode)
     env.reset(seed=0)
     list(play(env, actions(30)))

@@ -25,7 +25,7 @@ FLUIDS = ['density="700"', 'viscosity="2"', 'density="300" viscosity="0.7" wind=
 
 
 @pytest.mark.parametrize("seed", [2, 4, 5, 7, 8, 10])
-def test_fluid(seed):
+def test_forces_of_fluids_are_mujocos(seed):
     """qfrc_fluid and qfrc_passive of random trees, in a liquid, in thick oil, and in both with a current."""
     for fluid in FLUIDS:
         mjm = mujoco.MjModel.from_xml_string(oracle.random_mjcf(seed).replace("<option", f"<option {fluid}"))

@@ -54,6 +54,23 @@ def test_each_world_has_its_own() -> None:
             np.testing.assert_allclose(getattr(sim, name)[k].cpu(), getattr(d, name), rtol=0, atol=1e-10)
 
 
+def test_where_nothing_is_lifted_derivatives_are_those_of_more() -> None:
+    sim = Simulation(model(), 2, dtype=torch.float64, vary=("body_gravcomp",))
+    share = sim.params["body_gravcomp"]
+    share.copy_(torch.tensor([[0.0] * 6, [0.1] * 6]))  # the force is linear in it
+    nothing, some = sim.linearize(params=("body_gravcomp",)).P
+    torch.testing.assert_close(nothing[model().nv :], some[model().nv :], rtol=0, atol=1e-12)
+    start, stepped = sim.state_dict(), []
+    for more in (0.0, 1e-6):
+        sim.load_state_dict(start)
+        share[0, 1:] = more
+        sim.step()
+        stepped.append(sim.qvel[0].clone())
+    slope = (stepped[1] - stepped[0]) / 1e-6
+    torch.testing.assert_close(nothing[model().nv :, 1:].sum(1), slope, rtol=0, atol=1e-6)
+    assert slope.abs().max() > 0.01
+
+
 def by_actuators(option: str = "", motor: str = '<velocity joint="knee" kv="2"/>') -> mujoco.MjModel:
     """Where gravity compensation counts as the force of actuators: within a joint's range of these, and beyond it."""
     return oracle.sharpen(

@@ -324,7 +324,7 @@ MIX = """<mujoco><worldbody>
         ('friction="0 0 0"', 'friction="0 0 0" priority="2"'),
     ],
 )
-def test_mixing(floor: str, ball: str) -> None:
+def test_parameters_of_contacts_are_mixed_as_in_mujoco(floor: str, ball: str) -> None:
     mjm = mujoco.MjModel.from_xml_string(MIX.format(floor=floor, ball=ball))
     d = mujoco.MjData(mjm)
     mujoco.mj_forward(mjm, d)

@@ -102,14 +102,14 @@ def test_the_states_are_worth_it():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_step(name):
+def test_steps_are_mujocos(name):
     sim, want = simulation(name), expected(name, stepping=True)
     sim.step()
     compare(sim, want, ("qpos", "qvel", *NAMES), TOLERANCE[torch.float64])
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_forward(name):
+def test_forward_is_mujocos_and_changes_no_state(name):
     sim, want = simulation(name), expected(name, stepping=False)
     before = [x.clone() for x in (sim.qpos, sim.qvel, sim.qacc_warmstart, sim.ctrl)]
     sim.forward()
@@ -119,7 +119,7 @@ def test_forward(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_float32(name):
+def test_float32_steps_are_mujocos_to_rounding(name):
     sim, want = simulation(name, torch.float32), expected(name, stepping=True)
     sim.step()
     compare(sim, want, ("qpos",), 1e-6)
@@ -249,7 +249,7 @@ def integrator_of(name: str, integrator: str, damping: bool) -> mujoco.MjModel:
 @pytest.mark.parametrize("damping", [True, False])
 @pytest.mark.parametrize("integrator", ["EULER", "RK4"])
 @pytest.mark.parametrize("name", ["hopper", "ant"])
-def test_integrators(name, integrator, damping):
+def test_integrators_are_mujocos(name, integrator, damping):
     """... over ten steps, in which an error of the integrator would add up."""
     mjm = integrator_of(name, integrator, damping)
     qpos, qvel, ctrl = (x[:6] for x in states(name))
@@ -590,7 +590,7 @@ def test_tensors_keep_their_addresses():
     assert sim.xpos.shape == (sim.num_worlds, mjm.nbody, 3) and sim.M.shape == (sim.num_worlds, mjm.nv, mjm.nv)
 
 
-def test_reset():
+def test_reset_sets_the_worlds_of_a_mask():
     sim = simulation("walker2d_v5", outputs=())
     sim.step()
     mask = torch.arange(sim.num_worlds) % 3 == 0

@@ -141,6 +141,8 @@ DARK, LAMP = '<headlight active="0"/>', '<light pos="0 -1 3" diffuse=".6 .6 .6" 
 SCENES = {
     "no light": {"visual": DARK, "lights": ""},
     "lights beyond the eighth": {"lights": 12 * LAMP.replace(".6 .6 .6", ".1 .1 .1")},
+    "only lights that do not shine": {"visual": DARK, "lights": '<light type="point"/><light type="image"/>'},
+    "more than eight lights that do not shine": {"lights": 9 * '<light type="point" pos="0 0 3"/>' + LAMP},
     "a spot wider than 90 degrees": {"lights": LAMP.replace("/>", ' dir="0 1 0" cutoff="120" exponent="4"/>')},
     "shadows of size 0": {"quality": 'shadowsize="0"', "lights": LAMP.replace("false", "true")},
     "a site's shadow": {"lights": LAMP.replace("false", "true"), "after": '<site size=".3" pos="0 -.3 1"/>'},
@@ -276,7 +278,7 @@ def test_a_gpu_draws_the_same_colours_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(picture, "build", lambda recipe, device: (recipes.append(recipe), build(recipe, device))[1])
     simulation = scattered(mujoco.MjModel.from_xml_string(COLOURS), 1)
     simulation.render("ahead", 16, 12, outputs="rgb")
-    (made,) = simulation._pictures.values()
+    ((made, _),) = simulation._pictures.values()
     (recipe, launch) = recipes[1], made._draw
     theirs = [
         torch.full_like(x, 77) if b.name == "rgb" else x for b, x in zip(recipe.buffers, launch.tensors, strict=True)
@@ -293,7 +295,7 @@ def test_the_sky_of_a_camera_that_never_turns_is_that_of_one_that_may():
     text = COLOURS.replace("</worldbody>", f'<camera name="still" {pose}/>{riding}')
     simulation = Simulation(text, 1)
     still, riding = (simulation.render(x, 40, 30, outputs="rgb")["rgb"].int() for x in ("still", "riding"))
-    names = [[b.name for b in made._draw.kernel.buffers] for made in simulation._pictures.values()]
+    names = [[b.name for b in made._draw.kernel.buffers] for made, _ in simulation._pictures.values()]
     assert ["sky" in x for x in names] == [True, False]
     assert (still - riding).abs().max() <= 1 and still.float().std() > 10
 
@@ -307,12 +309,71 @@ def test_a_world_of_nan_shows_the_sky_and_its_floor():
     assert torch.equal(after[1, 0, 39], before[1, 0, 39])  # a corner, with nothing but sky
 
 
-def test_a_flat_texture_on_a_round_shape_is_refused():
-    text = """<mujoco><asset><texture name="t" type="2d" builtin="checker" width="8" height="8"/>
-      <material name="m" texture="t"/></asset><worldbody><geom name="ball" size=".1" material="m"/></worldbody>
-      </mujoco>"""
-    with pytest.raises(UnsupportedModel, match="texture of geom 'ball'"):
-        Simulation(text, 1).render(outputs="rgb")
+# A mesh of each kind, a height field and a plane, each alone, with a texture in which every place looks different.
+TEXTURED = """<mujoco><visual><quality offsamples="0"/></visual>
+  <asset><texture name="t" type="{kind}" builtin="gradient" mark="edge" rgb1=".9 .2 .1" rgb2=".1 .3 .9" markrgb="1 1 1"
+      width="40" height="{height}"/><material name="m" texture="t" texrepeat="3 2" texuniform="{uniform}"/>
+    <hfield name="hills" nrow="4" ncol="5" size=".6 .4 .3 .1" elevation="0 0 0 0 0  0 3 1 4 0  0 9 2 6 0  0 0 0 0 0"/>
+    <mesh name="ball" builtin="sphere" params="3" scale=".3 .4 .25"/>
+    <mesh name="slab" vertex="-.2 0 -.3  .4 0 -.3  .3 .1 .3  -.3 0 .3  0 .4 0" texcoord="0 0  1 0  1 1  0 1  .5 .5"
+      face="0 1 2  0 2 3  1 0 4  2 1 4  3 2 4  0 3 4"/></asset>
+  <worldbody><light pos="1 -2 3" castshadow="false"/><camera name="c" pos="0 -1.6 1.3" xyaxes="1 0 0 0 .6 1"/>
+    <body euler="15 20 30"><geom name="it" {shape} material="m" contype="0" conaffinity="0"/></body>
+  </worldbody></mujoco>"""
+SHAPED = {
+    "a plane": 'type="plane" size=".5 .4 .1"',
+    "a height field": 'type="hfield" hfield="hills"',
+    "a mesh": 'type="mesh" mesh="ball"',
+    "a mesh with coordinates": 'type="mesh" mesh="slab"',
+}
+
+
+def textured(kind: str, shape: str, uniform: str = "false") -> mujoco.MjModel:
+    height = 24 if kind == "2d" else 40
+    return mujoco.MjModel.from_xml_string(TEXTURED.format(kind=kind, height=height, shape=shape, uniform=uniform))
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("uniform", ["false", "true"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("2d", name) for name in SHAPED), *(("cube", name) for name in list(SHAPED)[:3])]
+)
+def test_a_texture_lies_where_it_does_in_mujoco(kind, name, uniform):
+    model = textured(kind, SHAPED[name], uniform)
+    assert max(differences(model, "c", 96, ())) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "reason"),
+    [
+        ("2d", 'size=".1"', "textures of type 2d are for planes, meshes and height fields"),
+        ("cube", SHAPED["a mesh with coordinates"], "a mesh with texcoord needs one of type 2d"),
+        ("2d", 'type="plane" size="0 .4 .1"', "the plane is endless along one axis only"),
+    ],
+)
+def test_a_texture_that_would_lie_elsewhere_is_refused(kind, shape, reason):
+    simulation = Simulation(textured(kind, shape), 1)
+    with pytest.raises(UnsupportedModel, match=f"texture of geom 'it' .*: {reason}"):
+        simulation.render(outputs="rgb")
+
+
+@pytest.mark.parametrize(("channels", "alpha", "refused"), [(4, 128, True), (4, 255, False), (3, 128, False)])
+def test_a_texture_that_is_transparent_in_parts_is_refused(tmp_path, channels, alpha, refused):
+    image = pytest.importorskip("PIL.Image")
+    texels = np.full((8, 8, 4), 255, np.uint8)
+    texels[:4, :, 3] = alpha
+    image.fromarray(texels).save(tmp_path / "glass.png")
+    model = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><asset><texture name="t" type="2d" file="{tmp_path}/glass.png" nchannel="{channels}"/>
+        <material name="m" texture="t"/></asset>
+        <worldbody><geom type="plane" size="1 1 1" material="m"/></worldbody></mujoco>"""
+    )
+    simulation = Simulation(model, 1)
+    if not refused:
+        simulation.render(width=8, height=8, outputs="rgb")
+        return
+    with pytest.raises(UnsupportedModel, match="parts of it are transparent"):
+        simulation.render(outputs="rgb")
 
 
 @pytest.mark.usefixtures("opengl")

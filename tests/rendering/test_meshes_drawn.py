@@ -56,7 +56,7 @@ def test_a_gpu_draws_the_same_to_the_last_bit(model, monkeypatch):
     monkeypatch.setattr(picture, "build", lambda recipe, device: (recipes.append(recipe), build(recipe, device))[1])
     simulation = scattered(model, 1)
     simulation.render("ahead", 16, 6)
-    (made,) = simulation._pictures.values()
+    ((made, _),) = simulation._pictures.values()
     (recipe, launch) = recipes[1], made._draw
     written = ("depth", "segmentation")
     theirs = [
@@ -89,7 +89,7 @@ def test_of_two_shapes_in_one_place_the_last_is_seen(apart):
         assert (ours["segmentation"] == segmentation).all(-1).mean() > 0.985
         assert (np.abs(ours["depth"] - depth) <= 0.01 * depth).mean() > 0.98
         assert np.abs(ours["rgb"] - colours).mean() < 1.0
-    (made,) = simulation._pictures.values()
+    ((made, _),) = simulation._pictures.values()
     assert set(made.tensors) == {"rgb", "depth", "segmentation"}
 
 

@@ -207,7 +207,7 @@ def test_a_gpu_draws_the_same_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(picture, "build", lambda recipe, device: (recipes.append(recipe), build(recipe, device))[1])
     simulation = scattered(mujoco.MjModel.from_xml_string(SHAPES), 1)
     simulation.render("ahead", 16, 12)
-    (made,) = simulation._pictures.values()
+    ((made, _),) = simulation._pictures.values()
     for recipe, launch in zip(recipes, (made._place[""], made._draw), strict=True):
         written = ("scene",) if recipe.name == "scene" else ("depth", "segmentation")
         theirs = [
@@ -288,13 +288,49 @@ def test_a_height_field_that_leaves_its_box_is_refused():
         scene_of(model, -1)
 
 
+def camera_at(distance: float) -> mujoco.MjvCamera:
+    camera = mujoco.MjvCamera()
+    camera.distance = distance
+    return camera
+
+
 def test_each_free_camera_has_pictures_of_its_own(shapes):
     simulation, _ = shapes
-    camera = mujoco.MjvCamera()
-    camera.distance = 4.0
-    near = simulation.render(camera, 16, 16)["depth"].clone()
-    camera.distance = 4.0 + 1e-3
-    assert not torch.equal(simulation.render(camera, 16, 16)["depth"], near)
+    cameras = camera_at(4.0), camera_at(4.0 + 1e-3)
+    near, far = (simulation.render(camera, 16, 16)["depth"] for camera in cameras)
+    assert near.data_ptr() != far.data_ptr() and not torch.equal(near, far)
+
+
+@pytest.mark.parametrize("body", [-1, 2])
+def test_a_camera_that_moves_sees_what_a_new_one_there_sees(shapes, body, monkeypatch):
+    """And its pictures are in the same tensors, and from the same kernels."""
+    simulation, outputs = shapes[0], ("rgb", "depth")
+    camera = camera_at(1.0)
+    if body >= 0:
+        camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, body
+    first = simulation.render(camera, 16, 12, outputs)
+    monkeypatch.setattr(picture, "build", None)  # which compiles
+    camera.lookat[:], camera.distance, camera.azimuth, camera.elevation = (0.1, 0.2, 0.5), 3.0, 50.0, -20.0
+    moved = simulation.render(camera, 16, 12, outputs)
+    monkeypatch.undo()
+    other = mujoco.MjvCamera()
+    for name in ("type", "trackbodyid", "lookat", "distance", "azimuth", "elevation"):
+        setattr(other, name, getattr(camera, name))
+    for name, x in simulation.render(other, 16, 12, outputs).items():
+        assert torch.equal(moved[name], x) and len(x.unique()) > 10
+        assert moved[name].data_ptr() == first[name].data_ptr() != x.data_ptr()
+
+
+def test_pictures_of_many_arguments_do_not_pile_up(shapes):
+    """Tensors that a caller still has are left alone."""
+    simulation = scattered(mujoco.MjModel.from_xml_string(SHAPES), WORLDS)
+    kept = simulation.render("ahead", 8, 6, "depth", worlds=[0])["depth"]
+    before = kept.clone()
+    for k in range(40):
+        simulation.render("ahead", 8, 6, "depth", worlds=[1 + k % 4, k // 4 % 5, k // 20])
+        simulation.render(camera_at(k + 1.0), 8, 6, "depth")  # gone after the call
+    assert len(simulation._pictures) <= 32 and torch.equal(kept, before)
+    assert torch.equal(simulation.render("ahead", 8, 6, "depth", worlds=[0])["depth"], before)
 
 
 @pytest.mark.cpu  # on a GPU torch's own allocator refuses

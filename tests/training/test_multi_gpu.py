@@ -69,7 +69,7 @@ def test_two_processes_are_one(tmp_path, whole):
     assert same(whole, run(tmp_path / "two", 2, "--total-steps", "6000"))
 
 
-def test_resume(tmp_path, whole):
+def test_a_resumed_run_ends_as_the_whole_one(tmp_path, whole):
     run(tmp_path / "halves", 1, "--total-steps", "2000")
     assert same(run(tmp_path / "halves", 1, "--total-steps", "6000", "--resume"), whole)
 

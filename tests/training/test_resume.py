@@ -41,7 +41,7 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
 @pytest.mark.parametrize(
     ("task", "mode"), [*itertools.product(["Hopper", "Reacher"], MODES), ("Ant", "SameStep"), ("Humanoid", "SameStep")]
 )
-def test_resume(task, mode):
+def test_an_environment_goes_on_from_its_saved_state(task, mode):
     env = make(task, autoreset_mode=mode)
     env.reset(seed=3)
     actions = random_actions(env, 50)

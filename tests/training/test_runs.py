@@ -75,6 +75,32 @@ def test_a_run_that_diverges_stops_and_says_so_and_goes_on_at_a_lower_rate(tmp_p
     assert result["bad_states_in_scores"] == {ENV: 0, "InvertedPendulum-v5": 0}
 
 
+def test_scores_of_a_run_that_goes_on_do_not_stay_beside_newer_weights(tmp_path, monkeypatch, capsys):
+    """They stay as long as the weights are theirs, as where it diverges at once."""
+    arguments = ["train", *SMALL, "--out", str(tmp_path)]
+    main([*arguments, "--total-steps", "512"])
+    before, result = weights(tmp_path), tmp_path / "result.json"
+    more = [*arguments, "--resume", "--total-steps", "1024"]
+    with pytest.raises(SystemExit, match="diverged"):
+        main([*more, "--learning-rate", "1e6"])
+    assert result.exists() and all(torch.equal(x, before[name]) for name, x in weights(tmp_path).items())
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "scores", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main(more)
+    assert not result.exists() and f"{result} was of the run as it was before" in capsys.readouterr().err
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path):
+    out = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff")
+    with pytest.raises(SystemExit, match=r"--out b'.*/\\xff' is not UTF-8: choose another name"):
+        main(["train", *SMALL, "--total-steps", "512", "--out", out])
+    assert not os.path.exists(out)
+
+
 def test_a_reward_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatch):
     """A lower learning rate would not help, so none is advised."""
     rollout = ppo.PPO.prepare

@@ -510,7 +510,7 @@ def test_step_before_reset():
         env.reset(options={"reset_mask": np.array([True, False])})
 
 
-def test_closed():
+def test_calls_after_close_are_refused():
     env, single = TorchVectorEnv("Hopper", 2), TorchEnv("Hopper")
     for e, action, state in ((env, torch.zeros(2, 3), torch.zeros(2, 6)), (single, np.zeros(3), np.zeros(6))):
         e.reset()

@@ -283,7 +283,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         main(["train", "--help"])
 
 
-def test_score(run, capsys):
+def test_score_prints_returns_here_and_in_gymnasium(run, capsys):
     main(["score", str(run), "--episodes", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["score in TorchHopper-v0", "score in Hopper-v5"]
@@ -324,7 +324,7 @@ def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, caps
         main(named)
 
 
-def test_bench(capsys):
+def test_bench_prints_steps_a_second(capsys):
     main(["bench", "--env", "TorchHopper", "--num-envs", "4", "--seconds", "0.02"])
     name, made, unit, here, there = capsys.readouterr().out.splitlines()[-1].split()
     assert name == "TorchHopper-v0" and unit == "s" and float(made) > 0

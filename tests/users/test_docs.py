@@ -27,7 +27,7 @@ BLOCKS = [
 
 @pytest.mark.usefixtures("no_default_device")
 @pytest.mark.parametrize("code", BLOCKS)
-def test_example(code, monkeypatch):
+def test_an_example_runs(code, monkeypatch):
     module = ModuleType("example")
     monkeypatch.chdir(ROOT)  # the README names a model by its path from there
     monkeypatch.setitem(sys.modules, "example", module)  # dataclasses look their module up
@@ -43,7 +43,7 @@ LINKED = {*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md"), *TRIED
 
 
 @pytest.mark.parametrize("page", sorted(LINKED), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links(page):
+def test_links_lead_to_files_that_exist(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
 

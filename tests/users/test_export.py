@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -179,6 +180,24 @@ def test_files_that_differ_in_their_ends_are_written_side_by_side(tmp_path, monk
     monkeypatch.setattr("torch_mjenvs.files.os.fsync", meanwhile)
     write_whole(policy, b"policy")
     assert (policy.read_bytes(), exported.read_bytes()) == (b"policy", b"exported")
+
+
+def test_two_exports_to_one_path_at_the_same_time_leave_one_of_them_whole(grouped, tmp_path, monkeypatch):
+    """The other one ends while this one is on its way to the disk."""
+    file, alone = tmp_path / "x.npz", tmp_path / "alone.npz"
+    grouped.export(alone)
+    others: list[threading.Thread] = []
+
+    def meanwhile(descriptor: int) -> None:
+        monkeypatch.undo()
+        others.append(threading.Thread(target=grouped.export, args=(file,)))
+        others[0].start()
+        others[0].join()
+
+    monkeypatch.setattr("torch_mjenvs.files.os.fsync", meanwhile)
+    grouped.export(file)
+    assert len(others) == 1 and file.stat().st_size == alone.stat().st_size
+    assert not [x for x in tmp_path.iterdir() if "draft" in x.name]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".ts", ".onnx"])

@@ -48,7 +48,7 @@ def ipython(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_runs(path, opengl, ipython, tmp_path, monkeypatch):
+def test_a_notebook_runs(path, opengl, ipython, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(ipython))
     monkeypatch.delenv("MPLBACKEND", raising=False)  # it would keep plots out of the notebook

@@ -42,7 +42,7 @@ def unlike(one: Engine, other: Engine, but: torch.Tensor) -> list[str]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", NAMES)
-def test_soak(name, dtype, request):
+def test_bad_worlds_change_no_bit_of_others(name, dtype, request):
     steps = max(1, int(float(request.config.getoption("--soak-steps"))) // (2 * N))
     sound, spoiled = (TorchVectorEnv(name, N, dtype=dtype, autoreset_mode="SameStep") for _ in range(2))
     for env in (sound, spoiled):

@@ -44,7 +44,7 @@ def in_numpy(x: np.ndarray, sigmoid: str, bounds=(0.0, 0.0), margin=0.0, value_a
 
 
 @pytest.mark.parametrize(("sigmoid", "arguments"), CASES)
-def test_values(sigmoid: str, arguments: dict) -> None:
+def test_values_are_dm_controls(sigmoid: str, arguments: dict) -> None:
     want = in_numpy(X, sigmoid, **arguments)
     plain = [tolerance(x, sigmoid=sigmoid, **arguments) for x in X.tolist()]
     np.testing.assert_allclose(plain, want, atol=1e-15, rtol=1e-13)

@@ -48,7 +48,7 @@ class TorchRLEnv(EnvBase):
     Arguments:
         task: a `Task` of your own, a class of tasks, or the name of one of ours: "HalfCheetah", "Hopper", ...
         num_envs: N.
-        device: where the worlds live; None picks.
+        device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
         dtype: torch.float32 or torch.float64, of state, observation, action and reward.
         observation: for a task that names its observations. "dict" gives an entry for each name, as TorchRL's GymEnv
             does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
@@ -78,7 +78,7 @@ class TorchRLEnv(EnvBase):
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's MujocoEnv
             takes them.
-        further ones: the task's own, which are Gymnasium's v5 arguments.
+        task_arguments: the task's own; of Gymnasium's tasks, the arguments that they have in v5.
 
     Observations are "observation" (N, D), or the task's names, and what `info_keys` names. A world whose action or
     state is not finite, or beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" marks

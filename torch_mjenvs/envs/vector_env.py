@@ -73,7 +73,7 @@ class TorchVectorEnv(VectorEnv):
         render_worlds: the worlds that are drawn; None for every world, as in Gymnasium. With thousands, name a few.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's MujocoEnv
             takes them.
-        further ones: the task's own, which are Gymnasium's v5 arguments.
+        task_arguments: the task's own; of Gymnasium's tasks, the arguments that they have in v5.
 
     info is a dict of tensors (N,) or (N, width). Each has a bool mask under "_name" of the worlds that have the entry:
     a world that was reset has only the entries of a reset. An entry that no world has is present, with a mask of False;

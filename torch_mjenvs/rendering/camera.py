@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import mujoco
 
 from ..compiler.scalar import Scalar
-from ..physics.algebra.spatial import Vec, add, add_scaled, cross, normalize, rotation, sub, transpose
+from ..physics.algebra.spatial import Vec, add, cross, normalize, rotation, sub, transpose
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 
@@ -24,7 +25,7 @@ _MODES = mujoco.mjtCamLight
 
 @dataclass(frozen=True)
 class Camera:
-    """A camera of the model, or one that looks at a point from a distance.
+    """A camera of the model, or a free or tracking one.
 
     Nothing nearer than `near` or farther than `far` is drawn, metres. The picture goes from `bottom` to `top`, and from
     `centre` - `width` to `centre` + `width`, in tangents; where `width` is 0 it follows from the picture's shape.
@@ -40,10 +41,8 @@ class Camera:
     fixed: int = -1  # which camera of the model
     target: int = -1  # the body that it turns to
     tracked: int = -1  # the body that a tracking camera follows
-    lookat: tuple[float, ...] = (0.0, 0.0, 0.0)
-    distance: float = 0.0
-    azimuth: float = 0.0  # degrees
-    elevation: float = 0.0
+    place: Vec = (0.0, 0.0, 0.0)  # of one that is not the model's; of a tracking one, from that body's subtree_com
+    axes: Vec = ()  # of one that is not the model's: a matrix whose columns are its axes
 
     def ray(self, column: float, row: float, width: int, height: int) -> tuple[float, float]:
         """Return x and y of the ray through a point of the picture, in pixels from its upper left corner."""
@@ -62,13 +61,15 @@ class Camera:
 
 
 def which(camera: int | str | mujoco.MjvCamera) -> tuple[object, ...]:
-    """Return what distinguishes a camera from others: for an MjvCamera, all its numbers."""
+    """Return what distinguishes a camera from others, wherever an MjvCamera is."""
     if not isinstance(camera, mujoco.MjvCamera):
         return (camera,)
-    c = camera
-    return (
-        c.type, c.fixedcamid, c.trackbodyid, *map(float, c.lookat), c.distance, c.azimuth, c.elevation, c.orthographic
-    )  # fmt: skip
+    return id(camera), camera.type, camera.fixedcamid, camera.trackbodyid, camera.orthographic
+
+
+def is_free(camera: int | str | mujoco.MjvCamera) -> TypeGuard[mujoco.MjvCamera]:
+    """Return whether a camera is an MjvCamera that is free or tracks a body: its own numbers say where it is."""
+    return isinstance(camera, mujoco.MjvCamera) and camera.type != FIXED
 
 
 def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujoco.MjvCamera:
@@ -110,22 +111,28 @@ def read(mjm: mujoco.MjModel, made: mujoco.MjvCamera, seen: mujoco.MjvGLCamera) 
         raise ValueError(f"an MjvCamera of type {kind} is not drawn: it is free, tracking or fixed")
     if kind == TRACKING and not 0 <= made.trackbodyid < mjm.nbody:
         raise ValueError(f"the model has no body {made.trackbodyid} for a tracking camera")
-    return replace(
-        camera, tracked=int(made.trackbodyid), lookat=tuple(map(float, made.lookat)), distance=float(made.distance),
-        azimuth=float(made.azimuth), elevation=float(made.elevation),
-    )  # fmt: skip
+    place, axes = pose_of(made)
+    return replace(camera, tracked=int(made.trackbodyid), place=tuple(place), axes=tuple(axes))
+
+
+def pose_of(made: mujoco.MjvCamera) -> tuple[list[float], list[float]]:
+    """Return `place` and `axes` of a free or tracking camera, as `Camera` has them."""
+    turn, tilt = math.radians(made.azimuth), math.radians(made.elevation)
+    ahead = [math.cos(tilt) * math.cos(turn), math.cos(tilt) * math.sin(turn), math.sin(tilt)]
+    up = [-math.sin(tilt) * math.cos(turn), -math.sin(tilt) * math.sin(turn), math.cos(tilt)]
+    right = [math.sin(turn), -math.cos(turn), 0.0]
+    lookat = made.lookat if made.type == FREE else (0.0, 0.0, 0.0)
+    place = [float(x - made.distance * y) for x, y in zip(lookat, ahead, strict=True)]
+    return place, [x for row in zip(right, up, ahead, strict=True) for x in (row[0], row[1], -row[2])]
 
 
 def pose(m: Model, d: Data, camera: Camera) -> tuple[Vec, Vec]:
     """Return a camera's position in the world and its orientation, a matrix whose columns are its axes."""
     if camera.kind == FIXED:
         return _of_model(m, d, camera.fixed, camera.target)
-    lookat = d.subtree_com[camera.tracked] if camera.kind == TRACKING else list(camera.lookat)
-    turn, tilt = math.radians(camera.azimuth), math.radians(camera.elevation)
-    ahead = [math.cos(tilt) * math.cos(turn), math.cos(tilt) * math.sin(turn), math.sin(tilt)]
-    up = [-math.sin(tilt) * math.cos(turn), -math.sin(tilt) * math.sin(turn), math.cos(tilt)]
-    back = [-x for x in ahead]
-    return add_scaled(lookat, back, camera.distance), transpose([*cross(up, back), *up, *back])
+    if camera.kind == TRACKING:
+        return add(d.subtree_com[camera.tracked], camera.place), camera.axes
+    return camera.place, camera.axes
 
 
 def _of_model(m: Model, d: Data, k: int, target: int) -> tuple[Vec, Vec]:

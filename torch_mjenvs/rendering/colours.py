@@ -37,8 +37,8 @@ from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
 from .scene import FINE, FOUR, Drawn, Haze, Scene
 from .shapes import KINDS, NOWHERE, Kind, turned
-from .surfaces import Surface, textured
-from .textures import CUBE, Texture, sample, sample_cube
+from .surfaces import Surface, along_z, by_coordinates, flat, textured
+from .textures import Texture, sample_cube
 from .views import View, cells_of, is_high, kind_of, look
 
 CLEAR = 1e-5  # the share of a ray's way to a light that is skipped, so that it does not meet the mesh where it begins
@@ -396,7 +396,7 @@ def _alike(hit: Hit, group: list[int], c: list[Any]) -> list[Any]:
         texture: list[Scalar] = [1.0] * 3
         if surface.texture:
             moved = _moved(turn, met.flat, pixel.way, depth, pixel.step)
-            texture = _on_mesh(pixel, drawn.tree, surface.texture, met, hit.triangle, moved)
+            texture = _on_mesh(pixel, drawn.tree, surface, met, hit.triangle, moved)
     else:
         at, out, turn = kind_of(pixel.m, drawn).touch(own, pixel.way, depth)
         texture = _texture(pixel, drawn, own, (), at, out, turn, depth)
@@ -417,21 +417,21 @@ def _texture(
     surface = drawn.surface
     if surface is None or not surface.texture:
         return [1.0] * 3
-    scales, sizes = _scales(drawn.shape, own, turn)
+    scales, sizes = _scales(drawn.shape, own, turn, surface)
     over = None if drawn.bounded else (-1.0 / own[2]) * depth  # a plane's depth is already divided by the same
     moved = [scale_all(v, scales) for v in _moved(turn, out, pixel.way, depth, pixel.step, over)]
-    return textured(pixel.texels, surface, lies, at, sizes, moved)
+    return textured(pixel.texels, surface, lies or along_z(surface), at, sizes, moved)
 
 
 def _on_mesh(
-    pixel: Pixel, tree: Tree, texture: Texture, found: Spot, triangle: Scalar, moved: Sequence[Vec]
+    pixel: Pixel, tree: Tree, surface: Surface, found: Spot, triangle: Scalar, moved: Sequence[Vec]
 ) -> list[Scalar]:
-    """Return the colour of a texture at a point of a mesh. A flat one lies as the mesh's texture coordinates say."""
-    if texture.faces == CUBE:
-        return sample_cube(pixel.texels, texture, found.at, moved)
+    """Return the colour of a texture at a point of a mesh: if the mesh has texture coordinates, where these say."""
+    if tree.places < 0:
+        return textured(pixel.texels, surface, along_z(surface), found.at, surface.sizes, moved)
     place, change = texture_place(tree, pixel.meshes, found, triangle, moved)
-    size = [float(texture.width), float(texture.height)]
-    return sample(pixel.texels, texture, place, [scale_all(v, size) for v in change])
+    place, *change = (scale_all(v, by_coordinates(surface)) for v in (place, *change))
+    return flat(pixel.texels, surface, place, change)
 
 
 def scale_all(v: Vec, by: Vec) -> list[Scalar]:
@@ -528,11 +528,15 @@ def _gloss(surface: Surface) -> tuple[float, float, float]:
     return surface.specular, surface.shininess, surface.emission
 
 
-def _scales(shape: int, own: list[Scalar], turn: Vec) -> tuple[list[Scalar], list[Scalar]]:
+def _scales(shape: int, own: list[Scalar], turn: Vec, surface: Surface) -> tuple[list[Scalar], list[Scalar]]:
     """Return the factors that scale the axes of `turn` to those of the unit shape, and the shape's sizes."""
     if shape == GeomType.CAPSULE:
         scales = [own[16], own[16], own[17]]
         return scales, [1.0 / x for x in scales]
+    if shape == GeomType.PLANE:
+        return [1.0] * 3, [*own[12:14], 1.0]
+    if shape == GeomType.HFIELD:
+        return [1.0] * 3, list(surface.sizes)
     return [1.0] * 3, [1.0 / sqrt(dot(turn[3 * k : 3 * k + 3], turn[3 * k : 3 * k + 3])) for k in range(3)]
 
 

@@ -16,7 +16,7 @@ import mujoco
 from ..compiler.scalar import Mask, Scalar, exp, log_of_normal, logical_and, maximum, minimum, select, sqrt
 from ..physics.algebra.spatial import Vec, add, dot, sub
 from ..physics.model.data import Data
-from ..physics.model.model import Model, UnsupportedModel
+from ..physics.model.model import Model
 
 _MODES = mujoco.mjtCamLight
 _TYPES = mujoco.mjtLightType
@@ -53,8 +53,9 @@ class Light:
 def read(mjm: mujoco.MjModel, listed: Sequence[mujoco.MjvLight]) -> tuple[Light, ...]:
     """Return the lights that shine of those that MuJoCo lists for a scene: the first eight, as OpenGL has no more.
 
-    If there is none, everything is faintly lit. Raises UnsupportedModel for a kind that OpenGL does not have.
+    Lights of type point and image do not shine, as in MuJoCo's renderer. If none does, everything is faintly lit.
     """
+    listed = [x for x in listed if x.type in (_TYPES.mjLIGHT_DIRECTIONAL, _TYPES.mjLIGHT_SPOT)]
     if not listed:
         return (Light(-1, True, (FAINT,) * 3, (0.0,) * 3, (0.0,) * 3),)
     out = []
@@ -62,8 +63,6 @@ def read(mjm: mujoco.MjModel, listed: Sequence[mujoco.MjvLight]) -> tuple[Light,
     for x in listed[:MOST]:
         k = -1 if x.headlight else int(x.id)
         directional = x.type == _TYPES.mjLIGHT_DIRECTIONAL
-        if not directional and x.type != _TYPES.mjLIGHT_SPOT:
-            raise UnsupportedModel(f"pictures do not draw light {k}: it must be directional or a spot")
         light = Light(k, directional, _tuple(x.ambient), _tuple(x.diffuse), _tuple(x.specular))
         if not directional:
             light = replace(light, attenuation=_tuple(x.attenuation))

@@ -21,7 +21,7 @@ from ..physics.algebra.spatial import Vec
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
-from .camera import pose
+from .camera import pose, pose_of
 from .colours import Pixel, colour, sky
 from .scene import Scene, scene_of
 from .shapes import KINDS
@@ -63,13 +63,17 @@ class Worlds:
 
 @dataclass(frozen=True)
 class Shot:
-    """The picture to take: a camera, width and height, OUTPUTS, effects that are left out, and samples a pixel."""
+    """The picture to take: a camera, width and height, OUTPUTS, effects that are left out, and samples a pixel.
+
+    moving: whether `Picture.look_from` may move the camera, a free or tracking one, between pictures.
+    """
 
     camera: int | str | mujoco.MjvCamera
     shape: tuple[int, int]
     outputs: Sequence[str]
     without: Sequence[str] = ()
     samples: int = 1
+    moving: bool = False
 
 
 class Picture:
@@ -87,14 +91,18 @@ class Picture:
         scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without)
         scene = scene.without(_covered(scene, worlds, dtype))
         self.camera = scene.camera
+        if shot.moving:  # then its pose is read from a buffer
+            scene = replace(scene, camera=replace(scene.camera, place=(), axes=()))
         self._chosen, self.outputs = worlds.chosen, tuple(shot.outputs)
         pixels = launch.padded(width * height)
         drawn = worlds.count if worlds.chosen is None else len(worlds.chosen)
 
-        placing = [*worlds.state, Buffer("scene", max(scene.size, 1), rows=True)]
+        more = [Buffer("camera", 12, table=True)] if shot.moving else []
+        placing = [*worlds.state, *more, Buffer("scene", max(scene.size, 1), rows=True)]
         kernel = build(_placing(worlds, scene, placing, dtype), device)
-        self._scene = kernel.allocate(placing[-1], worlds.count)
-        self._place = {name: kernel.bind({**x, "scene": self._scene}) for name, x in worlds.states.items()}
+        own = {b.name: kernel.allocate(b, worlds.count) for b in placing[len(worlds.state) :]}
+        self._scene, self._pose = own["scene"], own.get("camera")
+        self._place = {name: kernel.bind({**x, **own}) for name, x in worlds.states.items()}
         self._seen = self._scene[:drawn] if worlds.chosen is None else torch.zeros_like(self._scene[:drawn])
 
         drawing = [
@@ -104,7 +112,7 @@ class Picture:
         ]
         tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
         drawing += [Buffer(name, len(x), x.dtype.kind, table=True) for name, x in tables.items()]
-        axes = _still(scene, worlds, dtype) if scene.sky and shot.samples == 1 else None
+        axes = _still(scene, worlds, dtype) if scene.sky and shot.samples == 1 and not shot.moving else None
         if axes is not None:
             drawing.append(Buffer("sky", 3, period=pixels))
         kernel = build(_drawing(worlds.model, scene, drawing, shot, dtype), device)
@@ -133,6 +141,12 @@ class Picture:
         }
         self._sorted = [(x, out[name]) for name, x in views.items()]
         return out
+
+    def look_from(self, camera: mujoco.MjvCamera) -> None:
+        """Move the camera, of a `Shot` that is `moving`, to where this one is."""
+        assert self._pose is not None
+        place, axes = pose_of(camera)
+        self._pose.copy_(torch.tensor([*place, *axes], dtype=self._pose.dtype))
 
     def draw(self, state: str = "") -> None:
         """Draw the worlds as they stand in the state of this name."""
@@ -220,7 +234,11 @@ def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) ->
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         m, d, lights = worlds.world(b)
-        return {"scene": see(m, d, scene, lights) or [0.0]}
+        shown = scene
+        if "camera" in b:
+            numbers = [b["camera"][k] for k in range(12)]
+            shown = replace(scene, camera=replace(scene.camera, place=numbers[:3], axes=numbers[3:]))
+        return {"scene": see(m, d, shown, lights) or [0.0]}
 
     def make() -> Program:
         return record("scene", buffers, body, dtype)

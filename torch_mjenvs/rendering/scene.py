@@ -242,8 +242,7 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] |
         raise UnsupportedModel(f"pictures do not draw {name}, a {what}: give it group='3' to leave it out")
     if shape == GeomType.HFIELD and not read_hfields(mjm)[mjm.geom_dataid[k]].within_bounds:
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
-    flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
-    look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
+    look = None if known is None else surfaces.read(mjm, geom, known, name)
     cells = _cells(mjm, k) if shape == GeomType.PLANE and look else ""
     return Drawn(int(geom.objtype), k, shape, look, tree, cells, casts=shape != GeomType.HFIELD)
 
@@ -260,7 +259,7 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
             name, rods = f"actuator {mjm.actuator(k).name!r} (number {k})", connectors.rods_of_crank(mjm)
         else:
             continue
-        look = None if known is None else surfaces.read(mjm, geoms[0], False, known, name)
+        look = None if known is None else surfaces.read(mjm, geoms[0], known, name)
         for rod in rods:
             broken = object == ACTUATOR and rod.piece == connectors.BROKEN
             shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look

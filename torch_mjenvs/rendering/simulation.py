@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,10 +22,12 @@ from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.model.precision import PRECISIONS
 from ..physics.simulation import MOCAP
-from .camera import which
+from .camera import is_free, which
 from .picture import OUTPUTS as PICTURES
 from .picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from .scene import EFFECTS
+
+KEPT = 32  # as many pictures of different arguments keep their tensors
 
 
 def _number(x: Any) -> int:
@@ -37,7 +40,7 @@ def _number(x: Any) -> int:
 class Simulation(simulation.Simulation):
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
-    model: an `mujoco.MjModel`, an MJCF string, or a path.
+    model: a `mujoco.MjModel`, an MJCF string, or a path.
     num_worlds: N.
     device: where the worlds live; None picks the GPU if there is one that can be used, else the CPU.
     dtype: torch.float32 or torch.float64.
@@ -62,7 +65,8 @@ class Simulation(simulation.Simulation):
     """
 
     @functools.cached_property
-    def _pictures(self) -> dict[tuple[Any, ...], Picture]:
+    def _pictures(self) -> dict[tuple[Any, ...], tuple[Picture, weakref.ref[mujoco.MjvCamera] | None]]:
+        """Pictures by the arguments of `render`, the last drawn at the end, and the MjvCamera that takes each."""
         return {}
 
     @exclusive
@@ -80,7 +84,7 @@ class Simulation(simulation.Simulation):
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
         camera: the number or name of a camera of the model, -1 for the free one that looks at the whole model, or a
-            `mujoco.MjvCamera`.
+            `mujoco.MjvCamera`, which may move from call to call.
         width, height: of the pictures, in pixels.
         outputs: any of `rgb` (worlds, height, width, 3), uint8; `depth` (worlds, height, width), metres along the
             camera's axis, in the simulation's dtype; and `segmentation` (worlds, height, width, 2), the number of the
@@ -96,11 +100,13 @@ class Simulation(simulation.Simulation):
         whose colour is not wholly transparent. The background, which is all that a world of NaN shows, is at the depth
         where drawing ends (visual/map/zfar). No OpenGL is needed.
 
-        The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
+        The tensors keep their addresses: the next call with the same arguments, which include the same MjvCamera
+        object, overwrites them. The first one compiles. That holds for the last 32 sets of arguments; others get new
+        tensors at their next call.
 
         Raises ValueError for an unknown camera, output or world; MemoryError, on a GPU torch.OutOfMemoryError, if the
         pictures do not fit; and `UnsupportedModel`, naming the element, if the camera might see what is not drawn:
-        skins; in colour, flat textures on shapes other than planes and meshes.
+        skins; in colour, some kinds of textures (see docs/pixels.md).
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
@@ -120,13 +126,27 @@ class Simulation(simulation.Simulation):
         if samples not in SAMPLES:
             raise ValueError(f"samples must be one of {list(SAMPLES)}, not {samples!r}")
         key = (which(camera), size, asked, chosen, left_out, samples)
-        if key not in self._pictures:
-            self._pictures[key] = self._picture(Shot(camera, size, asked, left_out, samples), chosen)
+        picture, of = self._pictures.pop(key, (None, None))
+        if picture is None or (of is not None and of() is not camera):
+            self._forget()
+            picture = self._picture(Shot(camera, size, asked, left_out, samples, moving=is_free(camera)), chosen)
+            of = weakref.ref(camera) if isinstance(camera, mujoco.MjvCamera) else None
+        self._pictures[key] = picture, of
+        if is_free(camera):
+            picture.look_from(camera)
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
-        self._pictures[key].draw()
-        found = self._pictures[key].tensors
-        return {name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in found.items()}
+        picture.draw()
+        return {
+            name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in picture.tensors.items()
+        }
+
+    def _forget(self) -> None:
+        """Drop the pictures of cameras that are gone, and those that were drawn longest ago beyond `KEPT` - 1."""
+        for key in [k for k, (_, of) in self._pictures.items() if of is not None and of() is None]:
+            del self._pictures[key]
+        for key in list(self._pictures)[: max(0, len(self._pictures) - (KEPT - 1))]:
+            del self._pictures[key]
 
     @lasting
     def _picture(self, shot: Shot, chosen: tuple[int, ...] | None) -> Picture:

@@ -10,19 +10,23 @@ import mujoco
 
 from ..compiler.scalar import Scalar, select
 from ..physics.algebra.spatial import Vec
+from ..physics.model.enums import GeomType
 from ..physics.model.model import UnsupportedModel
 from . import textures
 from .shapes import NOWHERE
 from .textures import CUBE, Texture
+
+_FLAT = (GeomType.PLANE, GeomType.HFIELD, GeomType.MESH)  # shapes that may have textures of type 2d
 
 
 @dataclass(frozen=True)
 class Surface:
     """The material of what is drawn. Colours are from 0 to 1.
 
-    `repeat` is how often a flat texture repeats along x and y: on the whole of it, or on two metres if `uniform`.
-    `spacing` is that of a plane's lines, metres. `strained` is the colour that a tendon takes on where a limit holds
-    it, by the limit's impedance; empty: it keeps its own.
+    `repeat` is how often a flat texture repeats along x and y: on the whole shape, or on two metres if `uniform`.
+    `sizes` are the shape's own, metres: of a plane half its sides and the spacing of its lines, of a mesh half the box
+    around it. `strained` is the colour that a tendon takes on where a limit holds it, by the limit's impedance; empty:
+    it keeps its own.
     """
 
     rgba: tuple[float, ...]
@@ -33,28 +37,38 @@ class Surface:
     texture: Texture | None
     repeat: tuple[float, ...]
     uniform: bool
-    spacing: float
+    sizes: tuple[float, ...]
     strained: tuple[float, ...] = ()
 
 
-def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[Texture], name: str) -> Surface:
-    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a flat texture on a shape that cannot have
-    one.
-
-    flat: whether the shape can, as planes and meshes with texture coordinates can.
+def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture], name: str) -> Surface:
+    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a texture that would look otherwise there.
     """
     k = int(geom.matid)
     number = -1 if k < 0 else int(mjm.mat_texid[k, mujoco.mjtTextureRole.mjTEXROLE_RGB])
     texture = known[number] if number >= 0 else None
-    if texture is not None and texture.faces != CUBE and not flat:
-        raise UnsupportedModel(
-            f"pictures do not draw the texture of {name}: textures of type 2d are for planes, and meshes with texcoord"
-        )
+    if texture is not None and (reason := _not_drawn(mjm, number, texture, geom)):
+        raise UnsupportedModel(f"pictures do not draw the texture of {name}: {reason}")
     return Surface(
         tuple(map(float, geom.rgba)), float(geom.emission), float(geom.specular), float(geom.shininess),
         float(geom.reflectance), texture, tuple(map(float, geom.texrepeat)), bool(geom.texuniform),
-        float(geom.size[2]),
+        tuple(map(float, geom.size)),
     )  # fmt: skip
+
+
+def _not_drawn(mjm: mujoco.MjModel, number: int, texture: Texture, geom: mujoco.MjvGeom) -> str:
+    """Return why a texture would not look as in MuJoCo on a shape; empty if it would."""
+    if mjm.tex_nchannel[number] == 4:
+        start, size = int(mjm.tex_adr[number]), 4 * int(mjm.tex_height[number]) * int(mjm.tex_width[number])
+        if (mjm.tex_data[start + 3 : start + size : 4] < 255).any():
+            return 'parts of it are transparent: give it nchannel="3"'
+    if texture.faces == CUBE:  # MuJoCo has OpenGL show a flat one there, whichever it had last
+        return "a mesh with texcoord needs one of type 2d" if geom.texcoord else ""
+    if geom.type not in _FLAT:
+        return "textures of type 2d are for planes, meshes and height fields"
+    if geom.type == GeomType.PLANE and (geom.size[0] > 0) != (geom.size[1] > 0):
+        return "the plane is endless along one axis only"
+    return ""
 
 
 def laid(surface: Surface, halves: Vec) -> list[Scalar]:
@@ -69,6 +83,20 @@ def laid(surface: Surface, halves: Vec) -> list[Scalar]:
         scales.append(sign * (count if surface.uniform else select(endless, count, count / half)))
         offsets.append(select(endless, 0.5, count * half if surface.uniform else count))
     return [*scales, *offsets]
+
+
+def along_z(surface: Surface) -> list[Scalar]:
+    """Return how a flat texture lies on a height field or a mesh without texture coordinates, as `laid` does.
+
+    It goes through the shape along z.
+    """
+    over = [1.0 if surface.uniform or x <= 0.0 else 1.0 / x for x in surface.sizes]
+    return [0.5 * surface.repeat[0] * over[0], -0.5 * surface.repeat[1] * over[1], -0.5, -0.5]
+
+
+def by_coordinates(surface: Surface) -> list[float]:
+    """Return by how much a flat texture's coordinates are multiplied on a mesh that has some."""
+    return [n * (x if surface.uniform else 1.0) for n, x in zip(surface.repeat, surface.sizes, strict=False)]
 
 
 def textured(
@@ -87,5 +115,12 @@ def textured(
             at, *moved = ([x * size for x, size in zip(v, sizes, strict=True)] for v in (at, *moved))
         return textures.sample_cube(texels, texture, at, moved)
     place = [lies[k] * at[k] + lies[2 + k] for k in (0, 1)]
-    grown = [lies[0] * texture.width, lies[1] * texture.height]
-    return textures.sample(texels, texture, place, [[x * y for x, y in zip(grown, v, strict=False)] for v in moved])
+    return flat(texels, surface, place, [[lies[k] * v[k] for k in (0, 1)] for v in moved])
+
+
+def flat(texels: Any, surface: Surface, place: Sequence[Scalar], change: Sequence[Sequence[Scalar]]) -> list[Scalar]:
+    """Return what a flat texture shows at s and t. change: by how much they change from a pixel to the next one."""
+    texture = surface.texture
+    assert texture is not None
+    size = (float(texture.width), float(texture.height))
+    return textures.sample(texels, texture, place, [[x * n for x, n in zip(v, size, strict=True)] for v in change])

@@ -224,7 +224,7 @@ def even_light(
 def cells_of(scene: Scene, plane: Drawn, halves: Vec) -> list[Scalar]:
     """Return how wide the cells of a plane are along x and y, metres. halves: its own sizes, or NOWHERE."""
     assert plane.surface is not None
-    far, spacing = 2.1 * scene.camera.far / (MOST_CELLS - 2), 2.0 * plane.surface.spacing
+    far, spacing = 2.1 * scene.camera.far / (MOST_CELLS - 2), 2.0 * plane.surface.sizes[2]
     return [select(x >= NOWHERE, far, maximum(spacing, 2.0 * x / (MOST_CELLS - 1))) for x in halves]
 
 

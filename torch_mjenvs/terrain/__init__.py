@@ -3,7 +3,7 @@
     from torch_mjenvs import terrain
 
     ground = terrain.TerrainGenerator(num_rows=5, num_cols=10, seed=1)
-    ground.add_to(spec)  # an mujoco.MjSpec
+    ground.add_to(spec)  # a mujoco.MjSpec
     ground.origin(level, column)  # in a task's functions
     terrain.heights(m, world, terrain.grid((1.6, 1.0), 0.1), body="trunk")
 """

@@ -52,9 +52,21 @@ class Kept:
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         if self.share.first:
             save(state, self.out / "checkpoint.pt")
+            self._drop_result()
             save(policy_entries(agent, self.run), self.out / "policy.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
+
+    def _drop_result(self) -> None:
+        """Remove the scores of a run that goes on: they are of networks that are no longer there."""
+        file = self.out / "result.json"
+        try:
+            file.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise SystemExit(f"{file}, of the run as it was before, cannot be removed: {error.strerror}") from error
+        print(f"{file} was of the run as it was before, and is removed", file=sys.stderr)
 
     def save_best(self, evaluation: float) -> None:
         """Save the policy as OUT/best.pt if it did better in this evaluation than in all before."""

@@ -17,8 +17,12 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
     """Make the folder for results and hold it until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
 
     No results are overwritten. Raises SystemExit if there is nothing to resume, if the folder has results of another
-    run or another run is writing there, or if no folder can be made.
+    run or another run is writing there, if no folder can be made, or if its name is not text.
     """
+    try:
+        str(given).encode()
+    except UnicodeEncodeError as error:  # TensorBoard, and a terminal, would fail at it later
+        raise SystemExit(f"--out {os.fsencode(str(given))!r} is not UTF-8: choose another name") from error
     names = _names(name)
     lock: BaseFileLock | None
     if given is None and not resume:

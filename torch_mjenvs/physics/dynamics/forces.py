@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...compiler.scalar import Scalar, absolute, logical_or, select
+from ...compiler.scalar import Scalar, absolute, logical_and, logical_or, select
 from ..algebra.spatial import Vec, add, cross, is_zero, norm, quat_normalize, quat_sub, scale, zeros
 from ..model.data import Data, stage
 from ..model.enums import JointType
@@ -31,6 +31,8 @@ def passive(m: Model, d: Data) -> None:
     d.qfrc_gravcomp = zeros(m.nv)
     if not all(map(is_zero, m.body_gravcomp)):
         some = logical_or(*(x > 0.0 for x in m.body_gravcomp))  # negative ones alone do nothing: ngravcomp
+        # Where all are 0 nothing is lifted; asking for 0 and more has derivatives be those of positive ones there.
+        some = logical_or(some, logical_and(*(x >= 0.0 for x in m.body_gravcomp)))
         d.qfrc_gravcomp = [select(some, x, 0.0) for x in forces_of_wrenches(m, d, lambda i: _lift(m, d, i))]
         others = [0.0 if m.jnt_actgravcomp[m.dof_jntid[v]] else x for v, x in enumerate(d.qfrc_gravcomp)]
         d.qfrc_passive = add(d.qfrc_passive, others)
