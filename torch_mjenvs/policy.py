@@ -56,6 +56,11 @@ class Policy(nn.Module):
     `env_id` is the id of its task, `task` a dict of the task's fields that differ from their defaults, `about` a dict
     with scores, seed and frames. `network` takes rows only; it is what `torch.jit.script` compiles. Parameters do not
     require gradients unless you call `requires_grad_()`.
+
+    To make one of your own: `layers` are pairs of weights (out, in) and biases (out,), with `activation` between them;
+    `mean` and `var` (O,) normalise observations. If the task names its observations, `parts` has the shapes of those
+    that the policy reads, by name, as in {"angle": (), "speeds": (2,)}. With `bounds`, two tensors (A,), a tanh squashes
+    actions between these. `norms` are pairs of gains and shifts (out,) of layer norm before each activation.
     """
 
     def __init__(
@@ -65,13 +70,16 @@ class Policy(nn.Module):
         mean: Tensor,
         var: Tensor,
         about: dict[str, Any],
-        parts: Parts | None = None,
+        parts: Parts | Mapping[str, Any] | None = None,
         activation: str = "tanh",
         bounds: tuple[Tensor, Tensor] | None = None,
         norms: Sequence[tuple[Tensor, Tensor]] = (),
     ):
         super().__init__()
-        self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
+        self.env_id, self.about = env_id, about
+        self.parts = Parts(parts) if isinstance(parts, Mapping) else parts or Parts((len(mean),))
+        if self.parts.size != len(mean):
+            raise ValueError(f"the policy reads {self.parts.size} numbers, and `mean` is of {len(mean)}")
         self.task: dict[str, Any] = {}
         self.activation = activation
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action

@@ -301,6 +301,17 @@ def test_a_policy_of_ones_own_is_saved_and_scored(tmp_path, capsys):
     assert "score in TorchHopper-v0" in capsys.readouterr().out
 
 
+def test_a_policy_of_ones_own_reads_names(tmp_path):
+    layer = torch.nn.Linear(3, 2)
+    given = "mine:TorchMine-v0", [(layer.weight, layer.bias)], torch.zeros(3), torch.ones(3), {}
+    policy = Policy(*given, {"angle": (), "speeds": (2,)})
+    policy.save(tmp_path / "policy.pt")
+    again, obs = Policy.load(tmp_path), {"other": torch.ones(5), "speeds": torch.rand(5, 2), "angle": torch.rand(5)}
+    assert torch.equal(again(obs), policy(torch.cat([obs["angle"][:, None], obs["speeds"]], 1)))
+    with pytest.raises(ValueError, match="the policy reads 2 numbers, and `mean` is of 3"):
+        Policy(*given, {"speeds": (2,)})
+
+
 def test_what_cannot_be_saved(tmp_path):
     policy, file = pretrained("TorchHopper-v0"), tmp_path / "student.pt"
     policy.save(file)
