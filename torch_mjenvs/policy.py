@@ -59,7 +59,7 @@ class Policy(nn.Module):
 
     To make one of your own: `layers` are pairs of weights (out, in) and biases (out,), with `activation` between them;
     `mean` and `var` (O,) normalise observations. If the task names its observations, `parts` has the shapes of those
-    that the policy reads, by name, as in {"angle": (), "speeds": (2,)}. With `bounds`, two tensors (A,), a tanh squashes
+    that the policy reads, by name, as in {"angle": (), "speeds": (2,)}. With `bounds`, two tensors (A,), a tanh keeps
     actions between these. `norms` are pairs of gains and shifts (out,) of layer norm before each activation.
     """
 
