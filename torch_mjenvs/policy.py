@@ -20,6 +20,7 @@ import copy
 import io
 import itertools
 import os
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -34,8 +35,9 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from .envs.observation import chosen_groups
-from .envs.parts import Parts
+from .envs.parts import Parts, mapped
 from .envs.spaces import parts_of
+from .files import write_whole
 
 FOLDER = "policies"
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
@@ -54,6 +56,11 @@ class Policy(nn.Module):
     `env_id` is the id of its task, `task` a dict of the task's fields that differ from their defaults, `about` a dict
     with scores, seed and frames. `network` takes rows only; it is what `torch.jit.script` compiles. Parameters do not
     require gradients unless you call `requires_grad_()`.
+
+    To make one of your own: `layers` are pairs of weights (out, in) and biases (out,), with `activation` between them;
+    `mean` and `var` (O,) normalise observations. If the task names its observations, `parts` has the shapes of those
+    that the policy reads, by name, as in {"angle": (), "speeds": (2,)}. With `bounds`, two tensors (A,), a tanh keeps
+    actions between these. `norms` are pairs of gains and shifts (out,) of layer norm before each activation.
     """
 
     def __init__(
@@ -63,13 +70,16 @@ class Policy(nn.Module):
         mean: Tensor,
         var: Tensor,
         about: dict[str, Any],
-        parts: Parts | None = None,
+        parts: Parts | Mapping[str, Any] | None = None,
         activation: str = "tanh",
         bounds: tuple[Tensor, Tensor] | None = None,
         norms: Sequence[tuple[Tensor, Tensor]] = (),
     ):
         super().__init__()
-        self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
+        self.env_id, self.about = env_id, about
+        self.parts = Parts(parts) if isinstance(parts, Mapping) else parts or Parts((len(mean),))
+        if self.parts.size != len(mean):
+            raise ValueError(f"the policy reads {self.parts.size} numbers, and `mean` is of {len(mean)}")
         self.task: dict[str, Any] = {}
         self.activation = activation
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
@@ -116,6 +126,45 @@ class Policy(nn.Module):
             export.to_numpy(network, metadata, file)
         else:
             export.to_torchscript(network, metadata, file)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to a file that `load`, `torch_mjenvs score`, `play` and `export` read.
+
+        It holds what this module does now: a policy may be trained further, or made from layers of your own. The value
+        network, which a run's file has beside the policy, is not kept.
+
+        Raises ValueError for numbers that are not finite, layers that the file cannot describe, and entries of `about`
+        or `task` that are not plain values, FileNotFoundError if there is no such folder.
+        """
+        file = Path(path).expanduser()
+        if not file.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {str(file.parent)!r}")
+        content = io.BytesIO()
+        torch.save(self._entries(), content)
+        try:
+            found = torch.load(io.BytesIO(content.getvalue()), weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ValueError("`about` and `task` may hold plain values only, in lists, tuples and dicts") from error
+        mine, kept = ([type(x).__name__ for x in policy.network.layers] for policy in (self, policy_of(found)))
+        if mine != kept:
+            raise ValueError(f"a file describes layers {kept}, and these are {mine}")
+        write_whole(file, content.getbuffer())
+
+    def _entries(self) -> dict[str, Any]:
+        network, entries = self.network, {"env": self.env_id, "task": self.task, "about": self.about}
+        numbers: dict[str, Tensor] = {"obs_mean": network.mean, "obs_var": _variance_of(network.scale)}
+        layers, norms = ([x for x in network.layers if isinstance(x, kind)] for kind in (nn.Linear, nn.LayerNorm))
+        for k, layer in enumerate(layers):
+            numbers |= {f"weights{k}": layer.weight[None], f"biases{k}": layer.bias[None, None]}
+        for k, norm in enumerate(norms):
+            numbers |= {f"gains{k}": norm.weight[None, None], f"shifts{k}": norm.bias[None, None]}
+        if isinstance(network.squash, Squash):
+            middle, reach = network.squash.middle, network.squash.reach
+            numbers |= {"action_low": middle - reach, "action_high": middle + reach}
+        if self.parts.named:
+            entries["observation"] = mapped(list, self.parts.shapes)
+        entries["activation"] = self.activation
+        return entries | {name: x.detach().to("cpu", torch.float32, copy=True) for name, x in numbers.items()}
 
     def check_spaces(self, env: VectorEnv) -> None:
         """Raise ValueError if the environment's observations or actions do not have this policy's sizes."""
@@ -186,6 +235,16 @@ class Squash(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return actions (..., A)."""
         return self.middle + self.reach * x.tanh()
+
+
+def _variance_of(scale: Tensor) -> Tensor:
+    """Return the variances (O,) from which `Network` makes this scale (O,), to the bit where there are such."""
+    scale = scale.detach().cpu().float()
+    sums = [scale.double().pow(-2) * (1 + k * 2.0**-24) for k in range(-4, 5)]
+    tried = [(x - 1e-8).clamp(min=0).float() for x in sums]
+    # One row at a time, as in `Network`: torch's rounding depends on a number's place in a vector.
+    errors = torch.stack([((x + 1e-8).rsqrt() - scale).abs() for x in tried])
+    return torch.stack(tried).gather(0, errors.argmin(0, keepdim=True))[0]
 
 
 def _is_of_a_run(file: Path) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +14,11 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from launches import Launches, RecordedGraph, record_graphs
 
-from torch_mjenvs import TorchVectorEnv, wrappers
+from torch_mjenvs import InvertedPendulum, Outcome, TorchVectorEnv, wrappers
 from torch_mjenvs.compiler.program import collector_paused
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.rollout import Act, Rollout, Waiting
+from torch_mjenvs.scalar import absolute, select
 from torch_mjenvs.training.networks import Replayed
 
 N, T = 16, 10
@@ -69,6 +72,51 @@ def test_a_rollout_is_a_loop(mode, n, steps):
     env.reset(seed=4)
     twin.reset(seed=4)
     check_loop(env, twin, env.capture(noisy, steps))
+
+
+@dataclass(frozen=True)
+class Costly(InvertedPendulum):
+    """Limits on where the cart is, for constrained learning. One name is the rollout's own, another a list."""
+
+    def outcome(self, m, before, action, after):
+        cost = select(absolute(after.qpos[0]) > 0.02, 1.0, 0.0)
+        info = {"cost": cost, "speeds": after.qvel, "reward": after.qpos[0]}
+        fell = {"fell": absolute(after.qpos[1]) > 0.2}
+        return Outcome({"alive": 1.0, "effort": -action[0] * action[0]}, fell, info, metrics={"cost": cost})
+
+
+@pytest.mark.parametrize("steps", [T, 1])
+@pytest.mark.parametrize("n", [N, 21])
+@pytest.mark.parametrize("around", [lambda env: env, wrappers.NormalizeReward])
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_entries_of_info_are_recorded(mode, around, n, steps):
+    """As `step` gives them, those of an episode's last step too."""
+    env, twin = (around(TorchVectorEnv(Costly(), n, autoreset_mode=mode, max_episode_steps=13)) for _ in range(2))
+    env.reset(seed=4)
+    obs, _ = twin.reset(seed=4)
+    rollout = env.capture(lambda obs: obs[:, :1] * 9, steps, info_keys=("cost", "speeds", "bad_state"))
+    ends = costs = 0
+    for _ in range(40 // steps):
+        data = rollout()
+        for t in range(steps):
+            obs, _, terminated, truncated, info = twin.step(obs[:, :1] * 9)
+            told = info["final_info"] if mode == "SameStep" else info
+            for name in ("cost", "speeds", "bad_state", "episode_mean/cost", "episode_reward/effort"):
+                assert torch.equal(data[name][t], told[name]), name
+            ends, costs = ends + int((terminated | truncated).sum()), costs + int(told["cost"].sum())
+        assert data["speeds"].shape == (steps, n, 2) and data["speeds"].is_contiguous()
+    assert ends > n and 0 < costs < 40 * n
+
+
+def test_entries_of_info_that_cannot_be_recorded():
+    env = TorchVectorEnv(Costly(), N, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"the info of a step has no \['costs'\]: info_keys may name \['cost', "):
+        env.capture(lambda obs: obs[:, :1], 2, info_keys=("cost", "costs"))
+    with pytest.raises(ValueError, match=r"info_keys names \['reward'\], which are the rollout's own"):
+        env.capture(lambda obs: obs[:, :1], 2, info_keys="reward")
+    with pytest.raises(ValueError, match=r"the policy may not name what it gives \['cost'\]"):
+        env.capture(lambda obs: (obs[:, :1], {"cost": obs[:, 0]}), 2, info_keys="cost")
 
 
 def test_actions_are_kept_as_the_policy_gives_them():
@@ -171,9 +219,9 @@ def captures(monkeypatch) -> list:
     return record_graphs(monkeypatch)
 
 
-def captured(env: TorchVectorEnv, policy: Act, steps: int) -> Rollout:
+def captured(env: TorchVectorEnv, policy: Act, steps: int, info_keys: Sequence[str] = ()) -> Rollout:
     env.engine._ahead = None  # as on a GPU
-    rollout = env.capture(policy, steps)
+    rollout = env.capture(policy, steps, info_keys)
     rollout._device = torch.device("cuda:1")
     rollout._capture()
     return rollout
@@ -222,6 +270,20 @@ def test_a_captured_rollout_is_a_loop(captures, policy, mode, n, steps):
     twin.reset(seed=4)
     check_loop(env, twin, captured(env, policy, steps))
     assert captures.count("replay") == 4 * T // steps
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_a_captured_rollout_records_entries_of_info(captures, mode):
+    env, twin = (TorchVectorEnv(Costly(), N, autoreset_mode=mode, max_episode_steps=13) for _ in range(2))
+    env.reset(seed=4)
+    twin.reset(seed=4)
+    keys = ("cost", "speeds")
+    given = (lambda obs: obs[:, :1].tanh()), T, keys
+    graph, loop = captured(env, *given), twin.capture(*given)
+    for _ in range(4):
+        mine, theirs = graph(), loop()
+        assert {*keys} < mine.keys() and all(torch.equal(mine[name], x) for name, x in theirs.items())
 
 
 @pytest.mark.cpu

@@ -154,6 +154,18 @@ def test_transition_in_a_graph():
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_transition_of_no_states():
+    """As after a choice of those of a data set, by which none was chosen."""
+    engine = make().engine
+    for lead in ((0,), (0, N), (3, 0)):
+        state = {name: x.new_zeros(*lead, *x.shape[1:]) for name, x in engine.state_dict().items()}
+        action = torch.zeros(*lead, 3, requires_grad=True)
+        after = engine.transition(state, action)
+        assert {name: x.shape for name, x in after.items()} == {name: x.shape for name, x in state.items()}
+        after["reward"].sum().backward()
+        assert action.grad.shape == action.shape
+
+
 def test_transition_refuses_what_does_not_fit():
     env = make()
     state = env.engine.state_dict()

@@ -20,6 +20,7 @@ from torchrl.envs import (
     Compose,
     EnvBase,
     GymEnv,
+    InitTracker,
     MultiAction,
     RewardSum,
     StepCounter,
@@ -550,3 +551,16 @@ def test_native_autoreset_blanks_nothing_in_the_last_step_of_a_rollout() -> None
     assert data["done"][:, [2, 5]].all()
     assert data["observation"][:, 2].isnan().all() and data["observation"][:, 5].isfinite().all()
     assert torch.equal(data["observation"][:, 5], env.engine.obs)
+
+
+def test_beginnings_are_marked_where_torchrl_marks_them() -> None:
+    """TorchRL 0.14 overwrites `is_init` under `native_autoreset`, by the last of the flags; docs/torchrl.md says so."""
+    cases = [(False, "is_init", True), (True, "begins", True), (True, "is_init", False)]
+    for native, name, right in cases:
+        env = TransformedEnv(hopper(native_autoreset=native), InitTracker(name))
+        env.set_seed(1)
+        torch.manual_seed(0)
+        data = env.rollout(3 * LIMIT, break_when_any_done=False)
+        ended = data["next", "done"][:, :-1]
+        assert data["next", "terminated"].any() and data["next", "truncated"].any()
+        assert data[name][:, 1:].equal(ended) is right, "mended in TorchRL? Then docs/torchrl.md need not tell it"

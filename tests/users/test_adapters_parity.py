@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 from libraries import adapter
 
-from torch_mjenvs import TorchVectorEnv, adapters, wrappers
+from torch_mjenvs import Outcome, Task, TorchVectorEnv, adapters, wrappers
+from torch_mjenvs.vectors import norm, sub
 
 SAME_STEP, NEXT_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED
 N, STEPS, LIMIT = 4, 60, 20
@@ -121,6 +123,84 @@ def test_sb3s_wrappers_and_ours_go_around():
             assert {"r", "l", "t"} == set(told["episode"])
             lengths.append(told["episode"]["l"])
     assert LIMIT in lengths and min(lengths) < LIMIT
+
+
+@dataclass(frozen=True)
+class Reach(Task):
+    """Gymnasium's Reacher, whose goal is remembered by each world."""
+
+    data = "fresh"
+    max_episode_steps = 7
+
+    xml_file: str = "reacher.xml"
+    frame_skip: int = 2
+
+    def memory(self, m):
+        return {"goal": [0.0, 0.0]}
+
+    def reset(self, m, rng):
+        return [rng.uniform(-0.1, 0.1) for _ in range(m.nq)], [0.0] * m.nv
+
+    def begin(self, m, world):
+        return {"goal": [world.rng.uniform(-0.2, 0.2) for _ in range(2)]}
+
+    def tip(self, m, world):
+        return list(world.data.xpos[m.body("fingertip")][:2])
+
+    def observe(self, m, world):
+        goals = {"achieved_goal": self.tip(m, world), "desired_goal": world.memory["goal"]}
+        return {"observation": [*world.qpos[:2], *world.qvel[:2]], **goals}
+
+    def outcome(self, m, before, action, after):
+        away = norm(sub(self.tip(m, after), after.memory["goal"]))
+        return Outcome(-away, away < 0.02)
+
+
+def away(achieved_goal: np.ndarray, desired_goal: np.ndarray) -> np.ndarray:
+    return -np.linalg.norm(achieved_goal - desired_goal, axis=-1)
+
+
+class GoalEnv(TorchVectorEnv):
+    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, infos: Any) -> np.ndarray:
+        return away(achieved_goal, desired_goal)
+
+
+class GoalWrapper(wrappers.ClipReward):
+    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, infos: Any) -> np.ndarray:
+        return away(achieved_goal, desired_goal)
+
+
+@pytest.mark.parametrize("mode", [SAME_STEP, NEXT_STEP, DISABLED])
+@pytest.mark.parametrize(
+    "goals", [lambda **x: GoalEnv(Reach, N, **x), lambda **x: GoalWrapper(TorchVectorEnv(Reach, N, **x), -9, 9)]
+)
+def test_sb3_replays_with_other_goals(goals, mode):
+    """HerReplayBuffer: its own transitions, last ones too, have the task's rewards, and those that it draws the goal's.
+    """
+    env = adapter("SB3VecEnv")(goals(autoreset_mode=mode))
+    from stable_baselines3 import HerReplayBuffer
+
+    buffer = HerReplayBuffer(400, env.observation_space, env.action_space, env, device="cpu", n_envs=N)
+    rng, obs, ends = np.random.default_rng(0), env.reset(), 0
+    for _ in range(40):
+        action = rng.uniform(-1, 1, (N, 2)).astype(np.float32)
+        new, reward, done, infos = env.step(action)
+        last = {name: x.copy() for name, x in new.items()}
+        for i in np.flatnonzero(done):  # as Stable-Baselines3's own loop does
+            for name in last:
+                last[name][i] = infos[i]["terminal_observation"][name]
+        np.testing.assert_allclose(reward, away(last["achieved_goal"], last["desired_goal"]), atol=1e-6)
+        buffer.add(obs, last, action, reward, done, infos)
+        obs, ends = new, ends + done.sum()
+    assert ends > N
+    drawn = buffer.sample(300)
+    found = away(*(drawn.next_observations[name].numpy() for name in ("achieved_goal", "desired_goal")))
+    np.testing.assert_allclose(drawn.rewards[:, 0], found, atol=1e-6)
+    assert (found > -1e-6).any()  # relabelled with what was reached
+    with pytest.raises(ValueError, match="all worlds share one environment"):
+        env.env_method("render", indices=[0])
+    with pytest.raises(AttributeError, match="compute_reward"):
+        adapter("SB3VecEnv")(make()).env_method("compute_reward", 0, 0, [], indices=[0])
 
 
 def test_sb3_attributes_and_methods():

@@ -18,6 +18,7 @@ from torch_mjenvs import Policy, pretrained
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.checks import MissingExtra
 from torch_mjenvs.files import write_whole
+from torch_mjenvs.policy import _variance_of
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -46,6 +47,15 @@ def normed(grouped, tmp_path):
     for k in range(2):
         file[f"gains{k}"] = 1 + 0.3 * torch.randn(2, 1, 8, generator=generator)
         file[f"shifts{k}"] = 0.3 * torch.randn(2, 1, 8, generator=generator)
+    torch.save(file, tmp_path / "policy.pt")
+    return Policy.load(tmp_path)
+
+
+@pytest.fixture
+def squashed(grouped, tmp_path):
+    """The same as SAC makes it: actions are squashed into their bounds."""
+    bounds = {"action_low": torch.tensor([-1.0, -2.0, 0.0]), "action_high": torch.tensor([1.0, 2.0, 4.0])}
+    file = torch.load(tmp_path / "policy.pt", weights_only=True) | bounds
     torch.save(file, tmp_path / "policy.pt")
     return Policy.load(tmp_path)
 
@@ -264,3 +274,78 @@ def test_the_command_tells_the_bounds_and_the_fields(tmp_path, capsys):
     assert "must end in .onnx" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"there is no folder .*nowhere"):
         main(["export", "TorchHopper-v0", str(tmp_path / "nowhere" / "hopper.npz")])
+
+
+@pytest.mark.parametrize("which", ["TorchHumanoid-v0", "TorchGo1Joystick-v0-rough", "grouped", "normed", "squashed"])
+def test_a_saved_policy_is_the_same(which, request, tmp_path):
+    """To the bit; it names what the policy reads, and no more."""
+    policy = pretrained(which) if which.startswith("Torch") else request.getfixturevalue(which)
+    policy.save(tmp_path / "again.pt")
+    again = Policy.load(tmp_path / "again.pt")
+    mine, theirs = policy.state_dict(), again.state_dict()
+    assert mine.keys() == theirs.keys() and all(torch.equal(mine[k], theirs[k]) for k in mine)
+    obs = rows(9, policy.sizes[0])
+    assert torch.equal(policy(obs), again(obs)) and again.parts.shapes == policy.parts.shapes
+    assert (again.env_id, again.task, again.about) == (policy.env_id, policy.task, policy.about)
+
+
+def test_every_variance_is_found_again():
+    variance = 10.0 ** torch.linspace(-14, 6, 9999)
+    scale = (variance + 1e-8).rsqrt()
+    assert torch.equal((_variance_of(scale) + 1e-8).rsqrt(), scale)
+
+
+def cloned(teacher: Policy, obs: torch.Tensor, steps: int) -> Policy:
+    """A policy with layers of one's own that imitates another."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(i, o) for i, o in ((11, 32), (32, 3))]
+    parts = [(x.weight, x.bias) for x in layers]
+    student = Policy(teacher.env_id, parts, obs.mean(0), obs.var(0), {"how": "cloned"}).requires_grad_()
+    adam = torch.optim.Adam(student.parameters(), 3e-3)
+    for _ in range(steps):
+        loss = (student(obs) - teacher(obs)).square().mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return student
+
+
+def test_a_policy_of_ones_own_is_saved_and_scored(tmp_path, capsys):
+    teacher = pretrained("TorchHopper-v0")
+    obs = torch.randn(256, 11, generator=torch.Generator().manual_seed(0)) + teacher.network.mean
+    student = cloned(teacher, obs, 30)
+    student.save(tmp_path / "student.pt")
+    assert torch.equal(Policy.load(tmp_path / "student.pt")(obs), student(obs))
+    main(["score", str(tmp_path / "student.pt"), "--episodes", "2"])
+    assert "score in TorchHopper-v0" in capsys.readouterr().out
+
+
+def test_a_policy_of_ones_own_reads_names(tmp_path):
+    layer = torch.nn.Linear(3, 2)
+    given = "mine:TorchMine-v0", [(layer.weight, layer.bias)], torch.zeros(3), torch.ones(3), {}
+    policy = Policy(*given, {"angle": (), "speeds": (2,)})
+    policy.save(tmp_path / "policy.pt")
+    again, obs = Policy.load(tmp_path), {"other": torch.ones(5), "speeds": torch.rand(5, 2), "angle": torch.rand(5)}
+    assert torch.equal(again(obs), policy(torch.cat([obs["angle"][:, None], obs["speeds"]], 1)))
+    with pytest.raises(ValueError, match="the policy reads 2 numbers, and `mean` is of 3"):
+        Policy(*given, {"speeds": (2,)})
+
+
+def test_what_cannot_be_saved(tmp_path):
+    policy, file = pretrained("TorchHopper-v0"), tmp_path / "student.pt"
+    policy.save(file)
+    before = file.read_bytes()
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        policy.save(tmp_path / "nowhere" / "student.pt")
+    policy.about = {"mean": np.float64(1)}
+    with pytest.raises(ValueError, match="`about` and `task` may hold plain values only"):
+        policy.save(file)
+    policy.about = {}
+    policy.network.layers[1] = torch.nn.GELU()
+    with pytest.raises(ValueError, match="a file describes layers"):
+        policy.save(file)
+    policy.network.layers[1] = torch.nn.Tanh()
+    policy.network.layers[0].bias[0] = torch.nan
+    with pytest.raises(ValueError, match="'biases0' has numbers that are not finite"):
+        policy.save(file)
+    assert file.read_bytes() == before

@@ -24,6 +24,7 @@ from ..envs.spaces import each_box, in_dtypes_of, parts_of
 from .common import attributes, bare, check, check_bounded, dicts, warn_off_centre
 
 Indices = int | Iterable[int] | None
+COMPUTE_REWARD = "compute_reward"  # of a goal environment: the reward for an achieved and a desired goal
 
 
 class SB3VecEnv(VecEnv):
@@ -136,7 +137,14 @@ class SB3VecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone."""
+        """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone.
+
+        `compute_reward`, which `HerReplayBuffer` calls for one world, is a function of its arguments: define it in your
+        subclass of `TorchVectorEnv`, or in your wrapper.
+        """
+        if method_name == COMPUTE_REWARD:
+            (compute_reward,) = self.get_attr(method_name, 0)
+            return [compute_reward(*method_args, **method_kwargs) for _ in self._get_indices(indices)]
         self._all(indices)
         return list(self._bare.call(method_name, *method_args, **method_kwargs))
 

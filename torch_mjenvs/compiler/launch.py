@@ -196,6 +196,8 @@ def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     k = _kernel(kernel)
     lead = tensors[0].shape[:-1]
     n = lead.numel()
+    if n == 0:
+        return [x.clone() for x in tensors]
     held = [k.allocate(b, n) for b in k.buffers]
     views = [(x if b.rows else x.T)[:n] for b, x in zip(k.buffers, held, strict=True)]
     for view, x in zip(views, tensors, strict=True):

@@ -21,13 +21,15 @@ class DirectSteps:
     lie apart, `finish` copies them, once in T steps.
 
     action_dtype: the dtype in which actions are recorded. If it is not the engine's, `takes_actions` is False: the
-    engine is then given other numbers than the recorded ones.
+    engine is then given other numbers than the recorded ones. told: names of entries of info to record.
     """
 
-    def __init__(self, engine: Engine, steps: int, outputs: Sequence[str], action_dtype: torch.dtype):
+    def __init__(
+        self, engine: Engine, steps: int, outputs: Sequence[str], action_dtype: torch.dtype, told: Sequence[str] = ()
+    ):
         self._engine, self._last = engine, steps - 1
         info = "final_info" if engine.mode is AutoresetMode.SAME_STEP else "info"
-        self._given = [*outputs, *([info] if engine.layout.logged else [])]
+        self._given = [*outputs, *([info] if told else [])]
         self._held = {
             name: torch.zeros(steps, *x.shape, dtype=x.dtype, device=x.device)
             for name, x in engine.buffers.items()
@@ -39,10 +41,12 @@ class DirectSteps:
         self.shared = {name: x for name, x in kept.items() if x.is_contiguous()}
         self._apart = {name: x for name, x in kept.items() if name not in self.shared}
         self.apart = bool(self._apart)  # whether rows are not contiguous, since the worlds fill no whole tiles
-        if engine.layout.logged:
-            places = engine.info_places()
-            entries = {name: self._held[info][:, places[name], : engine.num_envs] for name in engine.layout.logged}
-            self._apart |= entries
+        if told:
+            places, widths = engine.info_places(), engine.layout.info
+            rows = self._held[info][..., : engine.num_envs]
+            for name in told:
+                at, width = places[name], widths[name]
+                self._apart[name] = rows[:, at : at + width].mT if width else rows[:, at]
         self._buffers = [
             {name: x[t] for name, x in self._held.items() if name != "obs"} | {"obs": following}
             for t, following in enumerate(self._held["obs"][1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from gymnasium.vector import AutoresetMode
 
@@ -9,15 +11,16 @@ from ..by_value import ByValue
 from .engine import Engine, mark_static_address
 
 
-def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
-    """Return the sums, means, length and reasons that a task has logged, by name, (N,) each.
+def of_last_step(engine: Engine, names: Sequence[str] | None = None) -> dict[str, torch.Tensor]:
+    """Return the sums, means, length and reasons that a task has logged, by name, (N,) each, or these entries of info.
 
     They are of the episodes that the last step belonged to, as they were before any reset; {} where a task names none.
     """
-    if not engine.layout.logged:
+    names = engine.layout.logged if names is None else names
+    if not names:
         return {}
     info = engine.final_info if engine.mode is AutoresetMode.SAME_STEP else engine.info
-    return {name: info[name] for name in engine.layout.logged}
+    return {name: info[name] for name in names}
 
 
 class EpisodeMeans(ByValue):

@@ -90,6 +90,7 @@ class Rollout:
     - "next_obs" (N, D): what the policy would see next
     - if the task names terms of its reward, metrics or reasons for ending, these entries of info, as they were before
       any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
+    - the entries of info that `info_keys` names, likewise: (T, N), or (T, N, k) for a list
 
     Observations by name are dicts of such tensors, as the policy sees them.
 
@@ -108,11 +109,12 @@ class Rollout:
         steps: int,
         parts: Parts | None = None,
         around: Around | None = None,
+        info_keys: Sequence[str] = (),
     ):
         """Make the tensors, and on a GPU the CUDA graph.
 
         `check` raises an exception if the engine must not be stepped now; `parts` are those of an observation, None for
-        rows without names; `around` is the outermost wrapper, if any.
+        rows without names; `around` is the outermost wrapper, if any; `info_keys` names entries of info to record.
         """
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
@@ -123,7 +125,8 @@ class Rollout:
         self._outputs = ["reward", "terminated", "truncated", BAD_STATE]
         if engine.mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
-        self._given = {*self._outputs, *engine.layout.logged}
+        self._told = self._entries_to_tell((info_keys,) if isinstance(info_keys, str) else info_keys)
+        self._given = {*self._outputs, *self._told}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._choices: list[Any] = []  # of the wrappers, when the graph was captured
         self._direct: DirectSteps | None = None
@@ -137,6 +140,16 @@ class Rollout:
             self.tensors = {name: self._parts.split(x) if name in OBSERVATIONS else x for name, x in self._rows.items()}
             if engine.device.type == "cuda":
                 self._capture()
+
+    def _entries_to_tell(self, info_keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the entries of info to record: what the task logs, and `info_keys`. Raises ValueError for others."""
+        layout = self._engine.layout
+        if unknown := sorted({*info_keys} - {*layout.step_info, BAD_STATE}):
+            raise ValueError(f"the info of a step has no {unknown}: info_keys may name {sorted(layout.step_info)}")
+        told = dict.fromkeys((*layout.logged, *(name for name in info_keys if name != BAD_STATE)))
+        if taken := sorted(told.keys() & {"obs", "action", "next_obs", *self._outputs}):
+            raise ValueError(f"info_keys names {taken}, which are the rollout's own: rename them in the task's info")
+        return tuple(told)
 
     @contextlib.contextmanager
     def _unseen(self) -> Iterator[None]:
@@ -168,7 +181,7 @@ class Rollout:
         check_memory("steps", self._steps, sum(x.nbytes for x in (*first.values(), *twice)), self._device)
         shared: dict[str, torch.Tensor] = {}
         if self._around is None:  # wrappers make steps of their own
-            self._direct = DirectSteps(self._engine, self._steps, self._outputs, action.dtype)
+            self._direct = DirectSteps(self._engine, self._steps, self._outputs, action.dtype, self._told)
             shared = self._direct.shared
         tensors = {
             k: shared[k] if k in shared else torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device)
@@ -179,7 +192,7 @@ class Rollout:
     def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return tensors like those that a step gives; the worlds are left unchanged."""
         if self._around is None:
-            return {name: self._engine.view(name) for name in self._outputs} | of_last_step(self._engine)
+            return {name: self._engine.view(name) for name in self._outputs} | of_last_step(self._engine, self._told)
         self._check()
         state = self._around.state_dict()
         try:
@@ -195,7 +208,7 @@ class Rollout:
         given = info | {"reward": reward, "terminated": terminated, "truncated": truncated}
         if "final_obs" in self._outputs:
             given["final_obs"] = self._parts.join(given["final_obs"])
-        outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)
+        outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine, self._told)
         return self._parts.join(obs), outputs
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:

@@ -62,9 +62,10 @@ class TorchRLEnv(EnvBase):
             But TorchRL then writes NaN in place of an episode's last observation and of what transforms add to it
             (`episode_reward`), so that off-policy losses are NaN. False keeps them exact.
         info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", to be added as
-            observations, (N, 1) or (N, width). Entries that a reset does not have are 0 after it. If a task names them,
-            the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME", and its reasons
-            of an end "episode_end/NAME".
+            observations, (N, 1) or (N, width). Entries that a reset does not have are 0 after it. With `action_repeat`
+            they are not summed, but those of the last of the task's steps. If a task names them, the sums of its
+            reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME", and its reasons of an end
+            "episode_end/NAME".
         first_world: the number of this environment's first world in the random streams: with one seed, world i here is
             world first_world + i of a larger batch.
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names. (low, high) multiplies

@@ -499,7 +499,7 @@ class TorchVectorEnv(VectorEnv):
         """True after a reset, until `close`."""
         return self._ready and not self.closed
 
-    def capture(self, policy: Act, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int, info_keys: Sequence[str] = ()) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call: on a GPU, each call replays one CUDA
         graph.
 
@@ -508,18 +508,19 @@ class TorchVectorEnv(VectorEnv):
 
         `policy` takes observations, (N, D) or by name as `step` returns them, and returns actions (N, A), or a tuple of
         these and a dict of further tensors (N, ...) to record. It runs without gradients. Episodes continue from call
-        to call, and you may call `step` in between.
+        to call, and you may call `step` in between. `info_keys` names entries of the task's info to record, too, such
+        as costs: they are those of the step, before any reset.
 
-        Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
-        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead"), and for pixels beside
-        the task's own observation.
+        Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, names that are
+        not in a step's info, and on a GPU for a policy that torch has compiled into CUDA graphs of its own
+        (mode="reduce-overhead"), and for pixels beside the task's own observation.
         """
         if self.closed:
             self._refuse()
         if self._pixels:  # `step` draws them
             parts, around = parts_of(self.single_observation_space), cast(Around, self)
-            return Rollout(self.engine, self._check_ready, policy, steps, parts, around)
-        return Rollout(self.engine, self._check_ready, policy, steps, self._parts)
+            return Rollout(self.engine, self._check_ready, policy, steps, parts, around, info_keys)
+        return Rollout(self.engine, self._check_ready, policy, steps, self._parts, info_keys=info_keys)
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:

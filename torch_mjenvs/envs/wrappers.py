@@ -75,18 +75,18 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
         """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
-    def capture(self, policy: Act, steps: int) -> Rollout:
+    def capture(self, policy: Act, steps: int, info_keys: Sequence[str] = ()) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call, as `TorchVectorEnv.capture` does.
 
-        The policy sees, and the rollout records, what the wrappers return. Entries that wrappers add to info are not
-        recorded: read what a wrapper keeps, such as `RecordEpisodeStatistics.return_queue`. The seconds that it records
-        do not advance while a GPU replays.
+        The policy sees, and the rollout records, what the wrappers return. `info_keys` names entries of the task's
+        info. Entries that wrappers add to info are not recorded: read what a wrapper keeps, such as
+        `RecordEpisodeStatistics.return_queue`. The seconds that it records do not advance while a GPU replays.
 
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
         bare = self.unwrapped
         parts = parts_of(self.single_observation_space)
-        return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
+        return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self, info_keys=info_keys)
 
     def _choices(self) -> list[Any]:
         """Return what may be changed on these wrappers and decides what their steps do. A CUDA graph holds one choice.
