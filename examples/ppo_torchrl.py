@@ -27,6 +27,7 @@ from torchrl.objectives.value import GAE
 from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.policy import ACTIVATIONS
 from torch_mjenvs.training import runs
+from torch_mjenvs.training.episodes import random_state, set_random_state
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.mlp import MLP as CompiledMLP
 from torch_mjenvs.training.networks import RunningMoments
@@ -233,22 +234,21 @@ class PPO:
             "now": self.now.to_dict(),
             "finished": list(self.finished),
             "frames_seen": self.frames_seen,
-            "random": torch.get_rng_state(),
-            "cuda_random": torch.cuda.get_rng_state_all() if self.env.device.type == "cuda" else [],
+            **random_state(self.env.device),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loss.load_state_dict(state["networks"])
+        device = {name: self.optimizer.param_groups[0][name] for name in ("capturable", "fused")}
         self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer.param_groups[0]["lr"] = self.lr  # not the copy of it in the state
+        self.optimizer.param_groups[0] |= {"lr": self.lr, **device}  # the state may be of a run on another one
         self.moments.load_state_dict(state["moments"])
         self.env.engine.load_state_dict(state["worlds"])
         self.returns.load_state_dict(state["returns"])
         self.now = TensorDict(state["now"], self.env.batch_size, device=self.env.device)
         self.finished.extend(state["finished"])
         self.frames_seen = state["frames_seen"]
-        torch.set_rng_state(state["random"].cpu())
-        torch.cuda.set_rng_state_all(state["cuda_random"])
+        set_random_state(state, self.env.device)
 
 
 def main(argv: list[str] | None = None) -> None:
