@@ -37,7 +37,6 @@ from torch.nn.utils import skip_init
 from .envs.observation import chosen_groups
 from .envs.parts import Parts, mapped
 from .envs.spaces import parts_of
-from .files import write_whole
 
 FOLDER = "policies"
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
@@ -136,6 +135,8 @@ class Policy(nn.Module):
         Raises ValueError for numbers that are not finite, layers that the file cannot describe, and entries of `about`
         or `task` that are not plain values, FileNotFoundError if there is no such folder.
         """
+        from .files import write_whole  # else a change of it would have all kernels compiled anew
+
         file = Path(path).expanduser()
         if not file.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(file.parent)!r}")
