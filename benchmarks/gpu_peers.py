@@ -41,7 +41,7 @@ from torch_mjenvs.physics.simulation import Simulation
 
 from . import machine, report
 from .cases import CASES, Case, Season, season
-from .machine import cores, spread
+from .machine import cores, spread, wait
 
 RESULTS = Path(__file__).with_name("results")
 PROGRAM = Path(__file__).with_name("mjx_process.py")
@@ -239,8 +239,7 @@ def our_step(case: Case, states: dict[str, torch.Tensor], device: torch.device) 
         for ctrl in controls:
             sim.ctrl.copy_(ctrl)
             sim.step(frame_skip)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait(device)
         return sim.qpos
 
     return step

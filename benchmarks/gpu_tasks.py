@@ -34,6 +34,7 @@ from torch_mjenvs.envs.tasks.base import Task
 
 from . import machine, report
 from .gpu import timed
+from .machine import wait
 
 FILE = Path(__file__).parent / "results" / "gpu-tasks.json"
 SUITE = FILE.with_name("suite.json")
@@ -121,11 +122,6 @@ def rate(name: str, n: int, device: torch.device) -> dict[str, float]:
     k = max(1, round(3 * LEAST / timed(device, step, 3)))
     found = [n * k / timed(device, step, k) for _ in range(ROUNDS)]
     return {"median": statistics.median(found), "min": min(found), "max": max(found)}
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def build(name: str, kind: str) -> tuple[str, float]:

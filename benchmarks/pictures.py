@@ -28,7 +28,7 @@ from torch_mjenvs import Simulation
 from torch_mjenvs.playground.scenes import scene
 
 from .gpu import timed
-from .machine import rate
+from .machine import rate, wait
 
 TASKS = ("HalfCheetah", "Hopper", "Humanoid")
 SCENES = {"Go1": "scene_mjx_feetonly_flat_terrain.xml", "G1": "scene_mjx_feetonly_flat_terrain.xml"}
@@ -131,7 +131,7 @@ def steps(size: int, seconds: float, device: torch.device) -> None:
             while time.perf_counter() - start < seconds:
                 for _ in range(10):
                     env.step(actions)
-                timed(device, lambda: None, 1)  # which waits for a GPU
+                wait(device)
                 count += 10 * STEPPED
             rates.append((count / (time.perf_counter() - start), count / (time.process_time() - used)))
         clock, core = np.median(rates, axis=0)

@@ -25,12 +25,12 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from torch_mjenvs import TorchRLEnv
-from torch_mjenvs.policy import ACTIVATIONS
+from torch_mjenvs.policy import ACTIVATIONS, network_entries, parameters_of
 from torch_mjenvs.training import runs
 from torch_mjenvs.training.episodes import random_state, set_random_state
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.mlp import MLP as CompiledMLP
-from torch_mjenvs.training.networks import RunningMoments
+from torch_mjenvs.training.networks import RunningMoments, load_optimizer
 from torch_mjenvs.training.worlds import task_id
 
 if importlib.util.find_spec("pandas") is None:
@@ -213,15 +213,10 @@ class PPO:
 
     def networks(self) -> dict[str, Any]:
         """What policy.pt holds beside the id of the task, in the format of `torch_mjenvs.policy`."""
-        found = {"obs_mean": self.moments.mean, "obs_var": self.moments.var}
+        found = {"activation": self.settings.activation, "obs_mean": self.moments.mean, "obs_var": self.moments.var}
         for name, network in (("", self.actor), ("value_", self.critic)):
-            layers = [x for x in network.modules() if isinstance(x, nn.Linear)]
-            norms = [x for x in network.modules() if isinstance(x, nn.LayerNorm)]
-            for k, x in enumerate(layers):
-                found |= {f"{name}weights{k}": x.weight[None], f"{name}biases{k}": x.bias[None, None]}
-            for k, x in enumerate(norms):
-                found |= {f"{name}gains{k}": x.weight[None, None], f"{name}shifts{k}": x.bias[None, None]}
-        return {name: x.detach().clone() for name, x in found.items()} | {"activation": self.settings.activation}
+            found |= network_entries(parameters_of(network, nn.Linear), parameters_of(network, nn.LayerNorm), name)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """The full state of training: a fresh PPO that loads it ends with the same bits."""
@@ -239,9 +234,7 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loss.load_state_dict(state["networks"])
-        device = {name: self.optimizer.param_groups[0][name] for name in ("capturable", "fused")}
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer.param_groups[0] |= {"lr": self.lr, **device}  # the state may be of a run on another one
+        load_optimizer(self.optimizer, state["optimizer"], self.lr)
         self.moments.load_state_dict(state["moments"])
         self.env.engine.load_state_dict(state["worlds"])
         self.returns.load_state_dict(state["returns"])

@@ -22,7 +22,7 @@ import itertools
 import os
 import pickle
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -153,12 +153,8 @@ class Policy(nn.Module):
 
     def _entries(self) -> dict[str, Any]:
         network, entries = self.network, {"env": self.env_id, "task": self.task, "about": self.about}
-        numbers: dict[str, Tensor] = {"obs_mean": network.mean, "obs_var": _variance_of(network.scale)}
-        layers, norms = ([x for x in network.layers if isinstance(x, kind)] for kind in (nn.Linear, nn.LayerNorm))
-        for k, layer in enumerate(layers):
-            numbers |= {f"weights{k}": layer.weight[None], f"biases{k}": layer.bias[None, None]}
-        for k, norm in enumerate(norms):
-            numbers |= {f"gains{k}": norm.weight[None, None], f"shifts{k}": norm.bias[None, None]}
+        numbers = {"obs_mean": network.mean, "obs_var": _variance_of(network.scale)}
+        numbers |= network_entries(parameters_of(network, nn.Linear), parameters_of(network, nn.LayerNorm))
         if isinstance(network.squash, Squash):
             middle, reach = network.squash.middle, network.squash.reach
             numbers |= {"action_low": middle - reach, "action_high": middle + reach}
@@ -236,6 +232,28 @@ class Squash(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return actions (..., A)."""
         return self.middle + self.reach * x.tanh()
+
+
+def parameters_of(network: nn.Module, kind: type[nn.Linear | nn.LayerNorm]) -> list[tuple[Tensor, Tensor]]:
+    """Return the weights and biases of a network's layers of one kind, or the gains and shifts of its norms."""
+    return [(x.weight, x.bias) for x in network.modules() if isinstance(x, kind)]
+
+
+def network_entries(
+    layers: Iterable[tuple[Tensor, Tensor]], norms: Iterable[tuple[Tensor, Tensor]] = (), name: str = ""
+) -> dict[str, Tensor]:
+    """Return the entries of a policy file for one network, as copies.
+
+    layers: pairs of weights (out, in) and biases (out,). norms: pairs of gains and shifts (out,). name: what the names
+    of the entries begin with, as "value_".
+    """
+    kinds = ("weights", "biases", layers), ("gains", "shifts", norms)
+    return {
+        f"{name}{part}{k}": x.detach().clone().reshape(1, -1, x.shape[-1])
+        for *parts, pairs in kinds
+        for k, pair in enumerate(pairs)
+        for part, x in zip(parts, pair, strict=True)
+    }
 
 
 def _variance_of(scale: Tensor) -> Tensor:

@@ -307,17 +307,21 @@ def test_what_a_reset_sets_does_not_depend_on_the_episode_before() -> None:
         assert ((radius >= 2.2 * loaded) & (radius <= 2.4 * loaded)).all()
 
 
+@dataclass(frozen=True)
+class NamesTheBall(Fresh):
+    """Names the ball alone among the geoms whose sizes its reset may set."""
+
+    @property
+    def reset_parameters(self) -> dict:
+        return {"geom_size": ["geom 2"]}
+
+
 def test_what_a_reset_sets_is_the_model_s_again_even_where_all_may_vary() -> None:
     """Relative changes did not begin from the model's numbers where the user varies the same parameter, but from those
     of the episode before, and so added up.
     """
 
-    @dataclass(frozen=True)
-    class Grown(Fresh):
-        @property
-        def reset_parameters(self) -> dict:
-            return {"geom_size": ["geom 2"]}
-
+    class Grown(NamesTheBall):
         def reset(self, m: Model, rng: Random) -> Start:
             radius = m.geom_size[2][0] * rng.uniform(1.1, 1.2)
             return Start([0.0] * 3, [0.0] * 3, parameters={"geom_size": [*m.geom_size[:2], [radius, 0.0, 0.0]]})
@@ -340,12 +344,7 @@ def test_what_a_reset_sets_is_the_model_s_again_even_where_all_may_vary() -> Non
 
 
 def test_elements_that_reset_parameters_does_not_name_are_not_set_in_silence() -> None:
-    @dataclass(frozen=True)
-    class OfTheBall(Fresh):
-        @property
-        def reset_parameters(self) -> dict:
-            return {"geom_size": ["geom 2"]}
-
+    class OfTheBall(NamesTheBall):
         def reset(self, m: Model, rng: Random) -> Start:
             sizes = [[rng.uniform(0.1, 0.2), *x[1:]] for x in m.geom_size]
             return Start([0.0] * 3, [0.0] * 3, parameters={"geom_size": sizes})

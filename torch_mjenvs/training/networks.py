@@ -273,6 +273,16 @@ class Adam(torch.optim.Adam):
     state_dict = _eager(torch.optim.Adam.state_dict)
 
 
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any], lr: Tensor) -> None:
+    """Load the state of a run, which may be of another device: what depends on the device stays as it is here.
+
+    lr: the tensor that the rate is read from, in place of the copy of it in the state.
+    """
+    device = {name: optimizer.param_groups[0][name] for name in ("capturable", "fused")}
+    optimizer.load_state_dict(state)
+    optimizer.param_groups[0] |= {"lr": lr, **device}
+
+
 class RunningMoments:
     """Mean and variance of all rows seen so far, per column."""
 

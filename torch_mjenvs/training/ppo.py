@@ -28,6 +28,7 @@ from ..checks import check_memory
 from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
+from ..policy import network_entries
 from .compiled import (
     Acting,
     Forward,
@@ -45,7 +46,16 @@ from .compiled import (
 )
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults, count_bad_rewards
-from .networks import ROUNDED, ActorCritic, Adam, Replayed, RunningMoments, parameters, rounded_to
+from .networks import (
+    ROUNDED,
+    ActorCritic,
+    Adam,
+    Replayed,
+    RunningMoments,
+    load_optimizer,
+    parameters,
+    rounded_to,
+)
 from .seen import Seen
 from .settings import SETTINGS as TABLES
 from .settings import settings
@@ -468,10 +478,7 @@ class PPO:
         layers: dict[str, Tensor | str] = {"activation": self.net.activation}
         networks = zip(("", "value_"), (self.net.policy, self.net.value), self.net.norms, strict=True)
         for name, network, norms in networks:
-            for i, (weight, bias) in enumerate(network):
-                layers |= {f"{name}weights{i}": weight.clone()[None], f"{name}biases{i}": bias.clone()[None, None]}
-            for i, (gain, shift) in enumerate(norms):
-                layers |= {f"{name}gains{i}": gain.clone()[None, None], f"{name}shifts{i}": shift.clone()[None, None]}
+            layers |= network_entries(network, norms, name)
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.entries()}
 
@@ -493,9 +500,7 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
-        device = {name: self.optimizer.param_groups[0][name] for name in ("capturable", "fused")}
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer.param_groups[0] |= {"lr": self.lr, **device}  # the file may be of a run on another one
+        load_optimizer(self.optimizer, state["optimizer"], self.lr)
         self.begin_graphs()  # the moments are other tensors now
         if self.settings.target_kl and state["first_rate"] == self.settings.learning_rate:
             self.lr.copy_(state["rate"])  # else the run was resumed with another one

@@ -28,7 +28,7 @@ from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from ..networks.layers import EPS
-from ..policy import ACTIVATIONS
+from ..policy import ACTIVATIONS, network_entries
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults, count_bad_rewards
 from .networks import Adam, RunningMoments
@@ -306,10 +306,7 @@ class SAC:
     def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`."""
         found: dict[str, Any] = {"activation": self.settings.activation}
-        for i, (weight, bias) in enumerate(self._acting()):
-            found |= {f"weights{i}": weight.clone(), f"biases{i}": bias.clone()}
-        for i, (gain, shift) in enumerate(zip(self.actor.gains, self.actor.shifts, strict=True)):
-            found |= {f"gains{i}": gain.detach().clone(), f"shifts{i}": shift.detach().clone()}
+        found |= network_entries(self._acting(), zip(self.actor.gains, self.actor.shifts, strict=True))
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**found, **moments, "action_low": self.low, "action_high": self.high, **self.seen.entries()}
 

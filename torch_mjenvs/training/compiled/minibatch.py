@@ -74,21 +74,22 @@ class Kernels:
         return self.held
 
 
-def shared_round(
-    what: Minibatch, share: Share, tensors: dict[str, Tensor], k: int,
+def shared_rounds(
+    what: Minibatch, share: Share, tensors: dict[str, Tensor], rounds: int,
     gradients: Callable[[dict[str, Tensor]], None], step: Callable[[dict[str, Tensor]], None],
 ) -> None:  # fmt: skip
-    """Learn from minibatch k, of which each process sums the gradients of some parts.
+    """Learn from so many minibatches, of each of which every process sums the gradients of some parts.
 
     `gradients` does that for this process's parts, `step` takes the sums of all. Sums of other processes' parts are 0
     here, so adding all processes' sums rounds nothing.
     """
-    now, mine = tensors | {name: tensors[name][k] for name in OF_ROUND}, share.of(what.parts)
-    frames = what.tiles * what.frames
-    own = {name: now[name][mine.start :] for name in ("sums", "statistics")}
-    own |= {name: now[name][mine.start * frames :] for name in ("order", "weights")}
-    now["sums"].zero_()
-    if mine.stop > mine.start:
-        gradients(now | own)
-    share.add(now["sums"], now["statistics"])
-    step(now)
+    mine, frames = share.of(what.parts), what.tiles * what.frames
+    for k in range(rounds):
+        now = tensors | {name: tensors[name][k] for name in OF_ROUND}
+        own = {name: now[name][mine.start :] for name in ("sums", "statistics")}
+        own |= {name: now[name][mine.start * frames :] for name in ("order", "weights")}
+        now["sums"].zero_()
+        if mine.stop > mine.start:
+            gradients(now | own)
+        share.add(now["sums"], now["statistics"])
+        step(now)

@@ -28,7 +28,7 @@ from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .forward import Networks
 from .losses import Loss
-from .minibatch import padded_size, shared_round
+from .minibatch import padded_size, shared_rounds
 from .steps import POLICY, VALUE, Minibatch, Steps
 
 LANES = 16  # rows reach to multiples of this many numbers, as in vectors of the CPU
@@ -141,11 +141,10 @@ class Update:
             GpuPlanLaunch(self.kernels[0], tensors)(rounds)
         else:
             gradients, step = self.kernels
-            for k in range(rounds):
-                shared_round(
-                    self.minibatch, self.share, tensors, k,
-                    lambda given: GpuPlanLaunch(gradients, given)(), lambda given: GpuPlanLaunch(step, given)(),
-                )  # fmt: skip
+            shared_rounds(
+                self.minibatch, self.share, tensors, rounds,
+                lambda given: GpuPlanLaunch(gradients, given)(), lambda given: GpuPlanLaunch(step, given)(),
+            )  # fmt: skip
         for x, own in zip(now, self.parameters, strict=True):
             self._give(own, x)
         state["step"] += rounds

@@ -23,7 +23,7 @@ from ...networks.tiles import FRAMES
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .losses import Loss
-from .minibatch import Kernels, groups_of, padded_size, shared_round
+from .minibatch import Kernels, groups_of, padded_size, shared_rounds
 from .steps import CHUNKS, Minibatch
 
 PARTS = 8  # of a minibatch, at most: no more threads than this have work
@@ -137,11 +137,10 @@ class Update:
             kernels.kernels[0](tensors, rounds, threads, turns=threads)
         else:
             gradients, step = kernels.kernels
-            for k in range(rounds):
-                shared_round(
-                    self.minibatch, self.share, tensors, k,
-                    lambda given: gradients(given, 1, threads, turns=threads), lambda given: step(given, 1, threads),
-                )  # fmt: skip
+            shared_rounds(
+                self.minibatch, self.share, tensors, rounds,
+                lambda given: gradients(given, 1, threads, turns=threads), lambda given: step(given, 1, threads),
+            )  # fmt: skip
         for copies in self.copies:
             copies.give()
         state["step"] += rounds
