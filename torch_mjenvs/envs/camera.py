@@ -106,7 +106,8 @@ class Camera:
 
         try:
             for name, x in engine.own_fields(world).items():
-                put(name, ..., x)
+                if hasattr(model, name):  # of mjOption's fields, as gravity, nothing is seen
+                    put(name, ..., x)
             memory = {name: x[world].tolist() for name, x in engine.memory.items()}
             for name, values in engine.task.pictured(model, memory).items():
                 for at, number in values.items():

@@ -16,14 +16,14 @@ from .read_only import ReadOnlyPart, accessors, read_only
 class DataView(mujoco.MjData):
     """An MjData that refuses to be written into. `bring` updates it; `check` finds what MuJoCo's functions wrote."""
 
-    def bring(self, time: float, **state: np.ndarray) -> None:
-        """Compute all of mjData for this state, fields by name, by mj_forward and mj_rnePostConstraint."""
+    def bring(self, model: mujoco.MjModel, time: float, **state: np.ndarray) -> None:
+        """Compute all of mjData for this model and state, fields by name, by mj_forward and mj_rnePostConstraint."""
         own = super().__getattribute__
         for name, x in state.items():
             own(name)[:] = x
         super().__setattr__("time", time)
-        mujoco.mj_forward(own("model"), self)
-        mujoco.mj_rnePostConstraint(own("model"), self)
+        mujoco.mj_forward(model, self)
+        mujoco.mj_rnePostConstraint(model, self)
         own("__dict__")["_brought"] = {name: own(name).copy() for name in state}
 
     def check(self) -> None:

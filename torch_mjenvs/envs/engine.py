@@ -25,7 +25,6 @@ from ..physics.loading.history import history_to
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
-from ..physics.params import DIRECTIONS, OPTIONS
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
@@ -279,12 +278,9 @@ class Engine(Varied):
         widths = [max(1, width) for width in self.layout.info.values()]
         return dict(zip(self.layout.info, itertools.accumulate([0, *widths]), strict=False))
 
-    def own_fields(self, world: int) -> dict[str, np.ndarray]:
-        """Return a world's own parameters as fields of an MjModel, by name; those of mjOption are left out."""
-        fields = {name: x[world].double().cpu().numpy() for name, x in self.params.items() if name not in OPTIONS}
-        for name in {*fields} & {*DIRECTIONS}:  # of any length here, but of unit length in MuJoCo
-            fields[name] /= np.linalg.norm(fields[name], axis=-1, keepdims=True)
-        return fields
+    @property
+    def _loaded(self) -> mujoco.MjModel:
+        return plain_copy(self.mjmodel)
 
     @property
     def output_bytes(self) -> int:

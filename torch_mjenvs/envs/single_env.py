@@ -135,7 +135,8 @@ class TorchEnv(gymnasium.Env):
         """A read-only MjData of the present state, with everything that mj_forward and mj_rnePostConstraint compute.
 
         In Gymnasium's own, `xpos` and other derived fields are still those from the beginning of the last substep.
-        Writing into it raises ValueError: use `set_state`. If parameters vary, it is computed with the model as loaded.
+        If parameters vary, they are computed with the world's own model; see `TorchVectorEnv.model_of` for what cannot
+        be. Writing into it raises ValueError: use `set_state`.
         """
         if self._data is None:
             self._data = DataView(self.model)
@@ -150,7 +151,8 @@ class TorchEnv(gymnasium.Env):
             act = self.act if self.engine.layout.na else np.zeros(0)
             time = self.dt * int(self.engine.elapsed_steps)
             kept = self.engine.kept(0, time)
-            self._data.bring(time, qpos=self.qpos, qvel=self.qvel, act=act, ctrl=ctrl, **kept)
+            model = self.engine.model_of(0) if self.engine.params else self.model
+            self._data.bring(model, time, qpos=self.qpos, qvel=self.qvel, act=act, ctrl=ctrl, **kept)
 
     def state_vector(self) -> np.ndarray:
         """Return qpos and qvel as one array, (nq + nv,)."""

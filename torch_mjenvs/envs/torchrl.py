@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import mujoco
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
@@ -396,6 +397,15 @@ class TorchRLEnv(EnvBase):
         Only needed in code that torch compiles and in CUDA graphs, where writing into `params` does not trigger it.
         """
         self.engine.set_const()
+
+    def model_of(self, world: int = 0) -> mujoco.MjModel:
+        """Return a copy of the MjModel with a world's own parameters, and with what mj_setConst derives from them.
+
+        With it MuJoCo's C can do what a world does, or its viewer show it. Raises IndexError for a world that does not
+        exist, and ValueError where a body that MuJoCo's compiler found to be simple has another `body_ipos`,
+        `body_iquat`, `jnt_axis` or `jnt_pos`: the MJCF file must call it `simple="false"`.
+        """
+        return self.engine.model_of(world)
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
         """Return the environment itself; worlds stay on their device. Raises ValueError for another device."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import gymnasium
+import mujoco
 import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
@@ -493,6 +494,15 @@ class TorchVectorEnv(VectorEnv):
         if self.closed:
             self._refuse()
         self.engine.set_const()
+
+    def model_of(self, world: int = 0) -> mujoco.MjModel:
+        """Return a copy of the MjModel with a world's own parameters, and with what mj_setConst derives from them.
+
+        With it MuJoCo's C can do what a world does, or its viewer show it. Raises IndexError for a world that does not
+        exist, and ValueError where a body that MuJoCo's compiler found to be simple has another `body_ipos`,
+        `body_iquat`, `jnt_axis` or `jnt_pos`: the MJCF file must call it `simple="false"`.
+        """
+        return self.engine.model_of(world)
 
     @property
     def ready(self) -> bool:

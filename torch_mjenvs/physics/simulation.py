@@ -350,6 +350,10 @@ class Simulation(Varied):
         elif getattr(self, name) is not value:
             raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
 
+    @property
+    def _loaded(self) -> mujoco.MjModel:
+        return self._mjmodel
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how `copy.deepcopy` and pickle make a new one: its code is built again, or found on disk.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
+import mujoco
+import numpy as np
 import torch
 
 from ..calls import Lock, exclusive
@@ -13,7 +16,8 @@ from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..fixed_tensors import fixed
-from .params import Columns, as_rows
+from .edited import edited
+from .params import DIRECTIONS, Columns, as_rows
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
@@ -36,7 +40,7 @@ class Params:
     """The worlds' parameters, and what is derived from them, in the buffers `params` and `derived`."""
 
     def __init__(self, columns: Columns, buffers: Mapping[str, torch.Tensor], num_worlds: int):
-        self.columns, self._num_worlds = columns, num_worlds
+        self.columns, self.num_worlds = columns, num_worlds
         self._params, self._derived = buffers["params"], buffers["derived"]
         self._views = self._make_views()
         nominal = torch.tensor(columns.nominal(), dtype=self._params.dtype, device=self._params.device)
@@ -54,13 +58,13 @@ class Params:
     def _make_views(self) -> dict[str, torch.Tensor]:
         columns, shapes = self._params, self.columns.shapes
         return {
-            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self._num_worlds]
+            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self.num_worlds]
             for name, at in self.columns.places().items()
         }
 
     def set(self, values: Mapping[str, Any], mask: torch.Tensor | None) -> None:
         """Check and set parameters by name, in all worlds or those of the mask. See `Simulation.set_params`."""
-        n, device = self._num_worlds, self._params.device
+        n, device = self.num_worlds, self._params.device
         chosen = None if mask is None else as_mask("mask", mask, n, device)
         self.follow()
         new = {}
@@ -108,6 +112,11 @@ class Varied:
     _called = "this Simulation"  # in messages
 
     @property
+    def _loaded(self) -> mujoco.MjModel:
+        """The model as it was loaded."""
+        raise NotImplementedError
+
+    @property
     def params(self) -> dict[str, torch.Tensor]:
         """The parameters that vary, by name: (N, ...), at fixed addresses.
 
@@ -137,6 +146,34 @@ class Varied:
         """Compute what is derived from the parameters of every world. mj_setConst."""
         if self._params:
             self._params.set_const()
+
+    def model_of(self, world: int = 0) -> mujoco.MjModel:
+        """Return an MjModel with a world's own parameters, and with what mj_setConst derives from them: a copy.
+
+        With it MuJoCo's C can do what a world does, or its viewer show it. Raises IndexError for a world that does not
+        exist, and ValueError where a body that MuJoCo's compiler found to be simple has another `body_ipos`,
+        `body_iquat`, `jnt_axis` or `jnt_pos`: the MJCF file must call it `simple="false"`.
+        """
+        return edited(self._loaded, self.own_fields(world))
+
+    def own_fields(self, world: int) -> dict[str, np.ndarray]:
+        """Return a world's own parameters by the names of MjModel's fields, or of mjOption's, in float64.
+
+        Numbers that are still the model's own have all of its digits, not only those of float32. Directions may have
+        any length here; in MuJoCo, and in what this returns, they have unit length.
+        """
+        if not self._params:
+            return {}
+        if not 0 <= operator.index(world) < self._params.num_worlds:
+            raise IndexError(f"there are worlds 0 to {self._params.num_worlds - 1}, not {world}")
+        columns, own = self._params.columns, {name: x[world] for name, x in self.params.items()}
+        usual = torch.tensor(columns.nominal(), dtype=torch.float64)
+        fields = {}
+        for name, at in columns.places().items():
+            x, nominal = own[name].cpu(), usual[at].view(own[name].shape)
+            unit = x.double() / x.double().norm(dim=-1, keepdim=True) if name in DIRECTIONS else x.double()
+            fields[name] = torch.where(x == nominal.to(x.dtype), nominal, unit).numpy()
+        return fields
 
     def _follow(self) -> None:
         """Compute what is derived if the parameters were written into."""
