@@ -125,6 +125,28 @@ def test_sb3s_wrappers_and_ours_go_around():
     assert LIMIT in lengths and min(lengths) < LIMIT
 
 
+@pytest.mark.parametrize("mode", [SAME_STEP, NEXT_STEP, DISABLED])
+def test_sb3_infos_have_what_info_keys_names_in_every_step(mode):
+    """Also in an episode's last step, where they are those of that step."""
+    bare = make()
+    bare.reset(seed=3)
+    ours = adapter("SB3VecEnv")(make(mode), info_keys=("x_velocity", "reward_survive"))
+    ours.env.reset(seed=3)
+    ends = 0
+    for action in actions():
+        *_, info = bare.step(torch.tensor(action, device=bare.device))
+        *_, done, infos = ours.step(action)
+        final = info.get("final_info", {})
+        for i, told in enumerate(infos):
+            ends += done[i]
+            for name in ("x_velocity", "reward_survive"):
+                assert told[name] == (final if done[i] else info)[name][i].item()
+            assert done[i] or len(told) == 2
+    assert ends
+    with pytest.raises(ValueError, match=r"info has no \['cost'\]: info_keys may name \["):
+        adapter("SB3VecEnv")(make(), info_keys="cost")
+
+
 @dataclass(frozen=True)
 class Reach(Task):
     """Gymnasium's Reacher, whose goal is remembered by each world."""

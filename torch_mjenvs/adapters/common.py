@@ -123,16 +123,17 @@ def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
         if mask is None:  # a mask itself
             continue
         given = mask[worlds].tolist()
-        rows = _inner(x, worlds) if isinstance(x, dict) else _values(x[worlds])
+        rows = each_world(x, worlds) if isinstance(x, dict) else _values(x[worlds])
         for entries, row, there in zip(dicts, rows, given, strict=True):
             if there:
                 entries[name] = row
     return dicts
 
 
-def _inner(x: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """Return a dict for each of these worlds, made from a dict of (N,) tensors, and of such dicts, without masks."""
-    columns = {name: _inner(y, worlds) if isinstance(y, dict) else _values(y[worlds]) for name, y in x.items()}
+def each_world(x: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
+    """Return a dict for each of these worlds, made from a dict of (N, ...) tensors, and of such dicts, without masks.
+    """
+    columns = {name: each_world(y, worlds) if isinstance(y, dict) else _values(y[worlds]) for name, y in x.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

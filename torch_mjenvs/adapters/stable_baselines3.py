@@ -17,11 +17,12 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
+from ..envs.entries import chosen_info
 from ..envs.layers import layers
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import mapped
 from ..envs.spaces import each_box, in_dtypes_of, parts_of
-from .common import attributes, bare, check, check_bounded, dicts, warn_off_centre
+from .common import attributes, bare, check, check_bounded, dicts, each_world, warn_off_centre
 
 Indices = int | Iterable[int] | None
 COMPUTE_REWARD = "compute_reward"  # of a goal environment: the reward for an achieved and a desired goal
@@ -33,11 +34,11 @@ class SB3VecEnv(VecEnv):
         env = SB3VecEnv(gymnasium.make_vec("TorchHopper-v0", num_envs=256, autoreset_mode="SameStep"))
         model = PPO("MlpPolicy", VecMonitor(env)).learn(1_000_000)
 
-    `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
-    episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
+    `infos` is a list of N dicts. They hold what `info_keys` names of the task's info, such as costs; by default
+    nothing, since filling all dicts may take longer than the step. Those of worlds that ended in this step also hold the info of the episode's
+    last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
     only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on: `VecMonitor(env,
-    info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds, since filling all
-    dicts would take longer than the step.
+    info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds.
 
     A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a single number has shape
     (1,). For a task with groups that is the group "policy" alone, since policy and value share their observations
@@ -51,16 +52,18 @@ class SB3VecEnv(VecEnv):
     resets the worlds that ended.
 
     Raises TypeError for anything but a `TorchVectorEnv`, and ValueError for actions without bounds, which
-    Stable-Baselines3 does not accept.
+    Stable-Baselines3 does not accept, and for names that are not in a step's info.
     """
 
-    def __init__(self, env: VectorEnv):
+    def __init__(self, env: VectorEnv, info_keys: str | Sequence[str] = ()):
         check(env, None, type(self).__name__)
         check_bounded(env, type(self).__name__)
         warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._same_step = self._bare.autoreset_mode is AutoresetMode.SAME_STEP
         self._actions: np.ndarray | None = None
+        self._info_keys = chosen_info(info_keys, self._bare.engine.layout.step_info)
+        self._all_worlds = torch.arange(self._bare.num_envs, device=self._bare.device)
         space: Any = env.single_observation_space
         self._group = self._bare.engine.layout.observation.grouped and isinstance(space, Dict)
         if self._group:
@@ -82,7 +85,7 @@ class SB3VecEnv(VecEnv):
         """Start new episodes in all worlds, and return their observations, (N, D) or by name."""
         seeds = None if all(seed is None for seed in self._seeds) else self._seeds
         obs, info = self.env.reset(seed=seeds)
-        self.reset_infos = dicts(info, torch.arange(self.num_envs, device=self._bare.device))
+        self.reset_infos = dicts(info, self._all_worlds)
         self._reset_seeds()
         self._reset_options()
         return self._to_numpy(obs)
@@ -103,6 +106,8 @@ class SB3VecEnv(VecEnv):
             obs, begun_info = self.env.reset(options={"reset_mask": done})
             info = last_info | begun_info | {"final_obs": last_obs, "final_info": last_info}
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if self._info_keys:
+            infos = each_world({name: info[name] for name in self._info_keys}, self._all_worlds)
         ended = done.nonzero()[:, 0]
         if len(ended):
             final, cut = info.pop("final_info"), (truncated & ~terminated)[ended].tolist()
@@ -113,7 +118,7 @@ class SB3VecEnv(VecEnv):
             told = dicts({name: info[name] for name in wrappers} | final, ended)
             for k, i in enumerate(ended.tolist()):
                 ends = {"terminal_observation": mapped(itemgetter(k), last), "TimeLimit.truncated": cut[k]}
-                infos[i] = told[k] | ends
+                infos[i] = told[k] | ends  # which has what `info_keys` names, as it was before the reset
                 self.reset_infos[i] = begun[k]
         return self._to_numpy(obs), reward.cpu().numpy(), done.cpu().numpy(), infos
 

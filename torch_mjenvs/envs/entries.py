@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 REWARD = "episode_reward/"  # and the name of a term: its sum over the episode so far
 MEAN = "episode_mean/"  # and the name of a metric: its mean over the steps of the episode so far
 END = "episode_end/"  # and the name of a reason: 1 where that ended the episode, else 0
@@ -20,3 +22,11 @@ def entries(rewards: tuple[str, ...], metrics: tuple[str, ...], ends: tuple[str,
     named = ((REWARD, rewards), (MEAN, metrics), (END, ends))
     first, second, third = ([prefix + name for name in names] for prefix, names in named)
     return (*first, *second, LENGTH, *third)
+
+
+def chosen_info(info_keys: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the names in `info_keys`, which may also be one name. Raises ValueError for one that is not known."""
+    chosen = (info_keys,) if isinstance(info_keys, str) else tuple(info_keys)
+    if unknown := [name for name in chosen if name not in known]:
+        raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
+    return chosen

@@ -15,7 +15,7 @@ from ..checks import as_count, as_tensor, check_memory
 from ..cuda_graphs import capturing
 from .direct_steps import DirectSteps
 from .engine import MARKED_STEPS, Engine
-from .entries import BAD_STATE
+from .entries import BAD_STATE, chosen_info
 from .episode_log import of_last_step
 from .parts import Parts, leaves
 
@@ -125,7 +125,7 @@ class Rollout:
         self._outputs = ["reward", "terminated", "truncated", BAD_STATE]
         if engine.mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
-        self._told = self._entries_to_tell((info_keys,) if isinstance(info_keys, str) else info_keys)
+        self._told = self._entries_to_tell(info_keys)
         self._given = {*self._outputs, *self._told}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._choices: list[Any] = []  # of the wrappers, when the graph was captured
@@ -141,12 +141,11 @@ class Rollout:
             if engine.device.type == "cuda":
                 self._capture()
 
-    def _entries_to_tell(self, info_keys: Sequence[str]) -> tuple[str, ...]:
+    def _entries_to_tell(self, info_keys: str | Sequence[str]) -> tuple[str, ...]:
         """Return the entries of info to record: what the task logs, and `info_keys`. Raises ValueError for others."""
         layout = self._engine.layout
-        if unknown := sorted({*info_keys} - {*layout.step_info, BAD_STATE}):
-            raise ValueError(f"the info of a step has no {unknown}: info_keys may name {sorted(layout.step_info)}")
-        told = dict.fromkeys((*layout.logged, *(name for name in info_keys if name != BAD_STATE)))
+        chosen = chosen_info(info_keys, {*layout.step_info, BAD_STATE})
+        told = dict.fromkeys((*layout.logged, *(name for name in chosen if name != BAD_STATE)))
         if taken := sorted(told.keys() & {"obs", "action", "next_obs", *self._outputs}):
             raise ValueError(f"info_keys names {taken}, which are the rollout's own: rename them in the task's info")
         return tuple(told)

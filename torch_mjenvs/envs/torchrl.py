@@ -21,7 +21,7 @@ from ..calls import exclusive, lasting
 from ..checks import as_count, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
-from .entries import BAD_STATE
+from .entries import BAD_STATE, chosen_info
 from .observation import as_form
 from .parts import Parts, mapped
 from .pixels import Pixels, translated
@@ -158,11 +158,7 @@ class TorchRLEnv(EnvBase):
         self._parts = _keyed(engine.layout.observation.parts(form))
         self._pixels = None if pictures is None else Pixels(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
-        self._info_keys = (info_keys,) if isinstance(info_keys, str) else tuple(info_keys)
-        known = {*engine.layout.info, BAD_STATE}
-        unknown = [name for name in self._info_keys if name not in known]
-        if unknown:
-            raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
+        self._info_keys = chosen_info(info_keys, {*engine.layout.info, BAD_STATE})
         self._refuse_taken()
         self._one_picture, self._worlds = render_worlds is not None, as_worlds(render_worlds, num_envs)
         self._camera: Camera | None = None  # made when a picture is first asked for
