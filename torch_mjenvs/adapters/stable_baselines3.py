@@ -35,10 +35,10 @@ class SB3VecEnv(VecEnv):
         model = PPO("MlpPolicy", VecMonitor(env)).learn(1_000_000)
 
     `infos` is a list of N dicts. They hold what `info_keys` names of the task's info, such as costs; by default
-    nothing, since filling all dicts may take longer than the step. Those of worlds that ended in this step also hold the info of the episode's
-    last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
-    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on: `VecMonitor(env,
-    info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds.
+    nothing, since filling all dicts may take longer than the step. Those of worlds that ended in this step also
+    hold the info of the episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True
+    where the episode was only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
+    `VecMonitor(env, info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds.
 
     A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a single number has shape
     (1,). For a task with groups that is the group "policy" alone, since policy and value share their observations
