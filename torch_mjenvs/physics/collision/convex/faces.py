@@ -70,14 +70,17 @@ class Feature:
         first, n = solids.around[a]
         start = select(logical_and(self.disc, self.dimension < 1.5), 1.0, 0.0)
 
-        def look(k: Any, count: Scalar) -> Scalar:
+        def look(k: Any, counts: list[Scalar]) -> list[Scalar]:
+            count, of_edge = counts
             f = solids.corners[first + number(k), 0]
-            has = logical_and(self._belongs(f, b), self._belongs(f, c))
+            on_edge = logical_and(self._belongs(f, b), of_edge < most)
+            has = logical_and(on_edge, self._belongs(f, c))
             self.faces.put(count, [*self.hull.turned(solids.faces[f, :3]), f], has)
-            return count + select(has, 1.0, 0.0)
+            return [count + select(has, 1.0, 0.0), of_edge + select(on_edge, 1.0, 0.0)]
 
         n = select(self.round, 0.0, n)
-        self.count = count_while(lambda k, _: number(k) < n, look, start, self.most, [self.faces])
+        most = select(self.dimension < 1.5, float(self.most), 2.0)  # faces at an edge; flat ones may be more
+        self.count, _ = count_while(lambda k, _: number(k) < n, look, [start, 0.0], self.most, [self.faces])
 
     def _belongs(self, f: Scalar, v: Scalar) -> Mask:
         solids = self.hull.solids
@@ -149,21 +152,21 @@ class Feature:
 
 
 def opposite(one: Feature, two: Feature) -> tuple[Mask, list[Scalar], list[Scalar]]:
-    """Find the first face of one that looks at a face of the other: a mask, then both."""
+    """Find the faces that look at each other most, one of each: a mask of whether any do, then both."""
 
     def each(i: Any, found: list[Any]) -> list[Any]:
         a = one.faces[i]
 
         def look(j: Any, found: list[Any]) -> list[Any]:
             b = two.faces[j]
-            looks = logical_and(dot(a[:3], b[:3]) < -LOOKS_AT, found[0] < 0.5)
-            return choose(looks, [1.0, *a, *b], found)
+            cosine = dot(a[:3], b[:3])
+            return choose(cosine < found[0], [cosine, *a, *b], found)
 
-        return count_while(lambda j, f: logical_and(number(j) < two.count, f[0] < 0.5), look, found, two.most)
+        return count_while(lambda j, _: number(j) < two.count, look, found, two.most)
 
-    none = [0.0] * 9
-    found = count_while(lambda i, f: logical_and(number(i) < one.count, f[0] < 0.5), each, none, one.most)
-    return found[0] > 0.5, found[1:5], found[5:]
+    none = [-LOOKS_AT, *[0.0] * 8]
+    found = count_while(lambda i, _: number(i) < one.count, each, none, one.most)
+    return found[0] < -LOOKS_AT, found[1:5], found[5:]
 
 
 def _same(a: Scalar, b: Scalar) -> Mask:
