@@ -33,15 +33,6 @@ HONEST = 10.0  # how many times further from the truth than from each other diff
 MESH = '<asset><mesh name="m" vertex="0 0 -.1 .1 0 .1 -.1 .1 .1 -.1 -.1 .1 .05 -.1 0"/></asset>'
 HILLS = '<asset><hfield name="h" nrow="2" ncol="2" size="1 1 0.5 0.1" elevation="0 1 0 1"/></asset>'
 TWO = "<worldbody><body><freejoint/><geom {}/></body><body pos='0 0 1'><freejoint/><geom {}/></body></worldbody>"
-WRAPPED = """
-<worldbody><site name="a" pos="0.3 0 0.4"/><site name="inside"/>
-  <geom name="round" type="cylinder" size="0.1 0.1" contype="0" conaffinity="0"/>
-  <body><joint name="turn" axis="0 1 0" pos="0 0 0.5"/><geom size="0.02" pos="0.3 0 0"/>
-  <site name="b" pos="0.3 0 -0.5"/></body></worldbody>
-<tendon><spatial stiffness="10">
-  <site site="a"/><geom geom="round" sidesite="inside"/><site site="b"/>
-</spatial></tendon>
-"""
 MANY = "".join(f'<body pos="{k} 0 0"><joint type="slide" axis="0 0 1"/><geom size="0.4"/></body>' for k in range(30))
 LIMITED = """
 <mujoco><worldbody><body><joint name="j" axis="0 1 0" limited="true" range="-6 5.729577951308232"
@@ -57,7 +48,6 @@ REFUSED = {
     "cylinders with meshes": MESH + TWO.format('type="cylinder" size="0.1 0.2"', 'type="mesh" mesh="m"'),
     "height fields with ellipsoids": HILLS + '<worldbody><geom type="hfield" hfield="h"/>'
     '<body pos="0 0 1"><freejoint/><geom type="ellipsoid" size="0.1 0.1 0.2"/></body></worldbody>',
-    "1 tendons": WRAPPED,
     "noslip_iterations=3": '<option noslip_iterations="3"/>' + TWO.format(*['size="0.1"'] * 2),
 }
 

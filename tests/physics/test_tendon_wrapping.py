@@ -180,3 +180,31 @@ def test_a_tendon_that_nothing_stretches_has_no_rows(held):
     sim = Simulation(mjm, 5, dtype=torch.float64, outputs=("cfrc_ext", "sensordata", "qacc"))
     data = oracle.compare_steps(sim, mjm, states, 1, names=("qvel", "sensordata", "cfrc_ext"))
     assert [d.nefc for d in data] == [1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("geom", ["pearl", "reel"])
+def test_derivatives_where_a_tendon_passes_through_the_inside(geom):
+    """A and B against MuJoCo's centred differences, and gradients against A."""
+    how = f"""<mujoco><default><geom contype="0" conaffinity="0"/></default><worldbody>{BODIES}</worldbody>
+        <tendon><spatial name="t" stiffness="20" damping=".2"><site site="hook"/>
+        <geom geom="{geom}" sidesite="{geom} within"/><site site="base"/></spatial></tendon>
+        <actuator><position tendon="t" kp="5"/></actuator></mujoco>"""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(how))
+    places, n, nv = states(mjm, 12), 2 * mjm.nv, mjm.nv
+    sim = Simulation(mjm, len(places), dtype=torch.float64, device="cpu")
+    for k, (qpos, qvel) in enumerate(places):
+        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
+    A, B, *_ = sim.linearize()
+    touching = 0
+    for k, (qpos, qvel) in enumerate(places):
+        d, by_state, by_control = oracle.forward(mjm, qpos, qvel, np.zeros(1)), np.zeros((n, n)), np.zeros((n, 1))
+        touching += d.ten_wrapnum[0] > 2
+        mujoco.mjd_transitionFD(mjm, d, 1e-6, True, by_state, by_control, None, None)
+        np.testing.assert_allclose(A[k].numpy(), by_state, rtol=0, atol=2e-7 * (1 + abs(by_state).max()))
+        np.testing.assert_allclose(B[k].numpy(), by_control, rtol=0, atol=1e-7)
+    assert touching > 2
+    qvel = sim.qvel.clone().requires_grad_()
+    after = sim.transition(qvel=qvel)
+    after.qvel.square().sum().backward()
+    want = torch.einsum("bi,bij->bj", 2 * after.qvel.detach(), A[:, nv:, nv:])
+    torch.testing.assert_close(qvel.grad, want, rtol=0, atol=1e-9)

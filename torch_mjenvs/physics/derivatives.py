@@ -126,7 +126,7 @@ def refuse(m: Model) -> None:
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
     """Return the error for a feature that `refuse` did not find, but the differentiation of the graph did."""
     kinds = ", ".join(dict.fromkeys(_kind(m, pair) for pair in m.pairs))
-    has = [f"contacts of {kinds}"] * bool(kinds) + [f"{m.ntendon} tendons"] * bool(m.ntendon)
+    has = [f"contacts of {kinds}"] * bool(kinds)
     has += [f"matrices of {m.nv} dofs"] * (m.nv > 30 or not has)  # which may be in tiles
     return UnsupportedModel(f"there are no derivatives of this model: {why}. This is about its {', or '.join(has)}")
 

@@ -19,7 +19,19 @@ from typing import Any
 from ....compiler.arrays import Table
 from ....compiler.control import repeat, when_any, while_any
 from ....compiler.implicit import follows, for_adjoints, held, straightened
-from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, maximum, minimum, select, sqrt
+from ....compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    clip,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    select,
+    sqrt,
+)
 from ...algebra.spatial import (
     MINVAL,
     Vec,
@@ -288,10 +300,12 @@ def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, 
         x = add_scaled(c, s.a, t)
         dist = side * x[2] - s.half + 0.5 * margin
         found.append((dist, [0.0, 0.0, -side, x[0], x[1], side * (s.half + 0.5 * dist)]))
-    # an end that is beyond the margin gives way to the other one, which then is there twice
-    beyond = [dist > margin for dist, _ in found]
+    # An end that is beyond the margin gives way to the other one. That is then there twice if the polygon cuts it off.
+    beyond, cut = [dist > margin for dist, _ in found], [low > -s.reach, high < s.reach]
+    once = logical_or(*(logical_and(gone, logical_not(x)) for gone, x in zip(beyond, reversed(cut), strict=True)))
     found = [_choose(x, other, end) for x, end, other in zip(beyond, found, reversed(found), strict=True)]
-    lies = logical_and(absolute(n[2]) > 1e-9, absolute(s.a[2]) < TILT, low < high)
+    found[1] = select(once, NEVER, found[1][0]), found[1][1]
+    lies = logical_and(absolute(n[2]) > 1e-9, absolute(s.a[2]) < TILT, low < high, logical_not(logical_and(*beyond)))
     return lies, found
 
 

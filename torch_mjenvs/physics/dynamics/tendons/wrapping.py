@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import while_any
+from ....compiler.implicit import follows, held
 from ....compiler.scalar import (
     Mask,
     Scalar,
@@ -126,12 +127,17 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
         """
         return _arcsin(a * sin(angle)) + _arcsin(b * sin(angle)) - 2.0 * angle + absolute(turn)
 
+    def slope(angle: Scalar) -> Scalar:
+        s, c = sin(angle), cos(angle)
+        return a * c / sqrt(1.0 - (a * s) * (a * s)) + b * c / sqrt(1.0 - (b * s) * (b * s)) - 2.0
+
     def search(carry: list[Any]) -> list[Any]:
         angle, f = carry
-        s, c = sin(angle), cos(angle)
-        slope = a * c / sqrt(1.0 - (a * s) * (a * s)) + b * c / sqrt(1.0 - (b * s) * (b * s)) - 2.0
-        angle = angle - f / slope
+        angle = angle - f / slope(angle)
         return [angle, residual(angle)]
+
+    def onwards(at: Scalar) -> list[Scalar]:  # one more step, whose derivative is that of the solution
+        return [at - residual(at) * held(1.0 / slope(at))]
 
     start = residual(0.5 * math.pi)
     angle, f = while_any(
@@ -140,6 +146,8 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
         [0.5 * math.pi, start],
         ITERATIONS,
     )
+    ended = angle
+    (angle,) = follows([angle], lambda: [a, b, turn], lambda: onwards(held(ended)))
     apart_enough = dot(e0, e1) <= (1.0 - MINVAL) * l0 * l1  # to be seen from the centre in two directions
     found = logical_and(start <= 0.0, absolute(f) <= TOLERANCE, apart_enough)
     anticlockwise = turn > 0.0
