@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -223,6 +223,8 @@ def _tensor(name: str, doc: str) -> Any:
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures and documents the arguments and tensors."""
 
+    _load: Callable[[mujoco.MjModel], Model] = staticmethod(load)
+
     @lasting
     def __init__(
         self,
@@ -243,7 +245,7 @@ class Simulation(Varied):
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, Lock()
         self._mjmodel = copy.copy(parse(model))
-        self.model = load(self._mjmodel)
+        self.model = self._load(self._mjmodel)
         if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self.outputs = _check_outputs(self.model, outputs)
