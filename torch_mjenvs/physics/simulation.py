@@ -147,11 +147,11 @@ def linearized(request: KernelRequest, dtype: str, params: tuple[str, ...] = ())
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, act, ctrl, pushes, by = request.model, b.get("act", []), b.get("ctrl", []), request.pushes(b), []
         if request.vary:
-            columns, derived = request.columns, b["derived"]
+            columns, given, derived = request.columns, b.get("params", []), b.get("derived", [])
             if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
-                derived = columns.derive(b["params"])
-            m, places = columns.world(b["params"], derived), columns.places()
-            by = [x for name in params for x in b["params"][places[name]]]
+                derived = columns.derive(given)
+            m, places = columns.world(given, derived), columns.places()
+            by = [x for name in params for x in given[places[name]]]
         start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
         s = step(m, start, ctrl, precision=precision, **pushes)
         outputs: list[Scalar] = []

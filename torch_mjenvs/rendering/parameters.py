@@ -17,8 +17,8 @@ COLOURS = ("geom_rgba", "site_rgba", "mat_rgba")
 LIGHTS = ("light_pos", "light_dir", "light_diffuse")
 UNSET = (0.5, 0.5, 0.5, 1.0)  # the colour of what has none of its own: where it has a material, that one's is shown
 ALPHA = (
-    "the fourth number, alpha, is the model's, as is the colour 0.5 0.5 0.5 1 of what is see-through by its material: "
-    "which shapes are see-through is the same in all worlds"
+    "what is see-through or hidden, and how far, is as in the model: alpha, the fourth number, does not vary, nor does "
+    "the grey 0.5 0.5 0.5 1 of what its material makes see-through"
 )
 
 
