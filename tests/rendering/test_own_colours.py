@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from torch_mjenvs import TASKS, Scale, Shift, Simulation, Start, TorchVectorEnv, Uniform
+from torch_mjenvs import TASKS, Shift, Simulation, Start, TorchVectorEnv, Uniform
 from torch_mjenvs.physics.simulation import program
 
 # Two lights, one of which follows a body; materials that are shown, overridden, textured and see-through.
@@ -166,7 +166,6 @@ def test_episodes_begin_with_colours_of_their_own(mode):
     options = {"max_episode_steps": 2, "autoreset_mode": mode, "pixels": {"width": 64, "height": 64, "camera": 0}}
     options["randomize"] = {
         "geom_rgba": Uniform((0, 0, 0, 1), (1, 1, 1, 1)),
-        "mat_rgba": Scale((0.2, 0.2, 0.2, 1), (1, 1, 1, 1)),
         "light_diffuse": Uniform(0.4, 0.9, together=True),
         "cam_pos": Shift(-0.3, 0.3),
     }

@@ -232,8 +232,7 @@ def _follow(model: mujoco.MjModel, data: mujoco.MjData, put: Callable[[str, Any,
     for name in ("cam_mode", "light_mode"):
         put(name, ..., int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED))
     data.qpos[:] = model.qpos0
-    for stage in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_camlight):
-        stage(model, data)
+    mujoco.mj_forward(model, data)
     for kind, bodies in (("cam", model.cam_bodyid), ("light", model.light_bodyid)):
         place = getattr(data, f"{kind}_xpos")
         put(f"{kind}_pos0", ..., place - data.xpos[bodies])
