@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,7 @@ class Worlds:
     state: Sequence[Buffer]
     states: Mapping[str, Mapping[str, torch.Tensor]]
     world: World
-    vary: Collection[str]
+    vary: Sequence[str]
     what: str | None
 
 
@@ -242,7 +242,8 @@ def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) ->
     def make() -> Program:
         return record("scene", buffers, body, dtype)
 
-    origin = None if worlds.what is None else source.origin(worlds.model.digest, f"{worlds.what} {scene}")
+    m = worlds.model
+    origin = None if worlds.what is None else source.origin(m.digest, f"{worlds.what} {scene} {m.shown}")
     return Recipe("scene", tuple(buffers), dtype, make, origin)
 
 

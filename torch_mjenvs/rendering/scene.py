@@ -94,7 +94,7 @@ class Scene:
     haze: Haze | None = None
     shadows: bool = False
     reflections: bool = False
-    varied: frozenset[str] = frozenset()
+    varied: tuple[str, ...] = ()
 
     @property
     def has_meshes(self) -> bool:
@@ -184,7 +184,7 @@ def scene_of(
     camera: int | str | mujoco.MjvCamera,
     known: Sequence[Texture] | None = None,
     without: Sequence[str] = (),
-    varied: Collection[str] = (),
+    varied: Sequence[str] = (),
 ) -> tuple[Scene, np.ndarray | None]:
     """Return what a camera may see of a model, without the `EFFECTS` named, and the table of its meshes, if any.
 
@@ -207,13 +207,13 @@ def scene_of(
     drawn = (*(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown), *_rods(mjm, listed, known))
     seen = read(mjm, made, listed.camera[0])
     if known is None:
-        return Scene(seen, drawn, varied=frozenset(varied)), table
+        return Scene(seen, drawn, varied=tuple(varied)), table
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
     haze = _haze(mjm, drawn) if sky else None
     shadows = "shadow" not in without and mjm.vis.quality.shadowsize > 0
-    return Scene(seen, drawn, found, sky, haze, shadows, "reflection" not in without, frozenset(varied)), table
+    return Scene(seen, drawn, found, sky, haze, shadows, "reflection" not in without, tuple(varied)), table
 
 
 def _haze(mjm: mujoco.MjModel, drawn: Sequence[Drawn]) -> Haze | None:
