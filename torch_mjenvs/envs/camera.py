@@ -7,7 +7,7 @@ import importlib
 import operator
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +115,8 @@ class Camera:
             if any(name.endswith(("pos", "quat")) for name in kept):
                 for name in ("body_sameframe", "geom_sameframe", "site_sameframe"):
                     put(name, ..., 0)  # else MuJoCo takes frames that coincide in the model as equal
+            if kept:
+                _follow(model, data, put)
             data.qpos[:] = engine.qpos[world].cpu().numpy()
             data.qvel[:] = engine.qvel[world].cpu().numpy()
             if engine.layout.na:  # activations, by which tendons are coloured
@@ -223,6 +225,23 @@ def endless_floors(model: mujoco.MjModel) -> None:
         if material >= 0 and not model.mat_texuniform[material] and (size > 0).all():
             model.mat_texrepeat[material] /= 2 * size  # it counts repetitions per plane, or per metre of an endless one
         sizes[plane, :2] = 0
+
+
+def _follow(model: mujoco.MjModel, data: mujoco.MjData, put: Callable[[str, Any, Any], None]) -> None:
+    """Derive where cameras and lights that track a body are relative to it. mj_setConst."""
+    modes = model.cam_mode.copy(), model.light_mode.copy()
+    for name in ("cam_mode", "light_mode"):
+        put(name, ..., int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED))
+    data.qpos[:] = model.qpos0
+    mujoco.mj_forward(model, data)
+    for kind, bodies in (("cam", model.cam_bodyid), ("light", model.light_bodyid)):
+        place = getattr(data, f"{kind}_xpos")
+        put(f"{kind}_pos0", ..., place - data.xpos[bodies])
+        put(f"{kind}_poscom0", ..., place - data.subtree_com[bodies])
+    put("cam_mat0", ..., data.cam_xmat)
+    put("light_dir0", ..., data.light_xdir)
+    for name, mode in zip(("cam_mode", "light_mode"), modes, strict=True):
+        put(name, ..., mode)
 
 
 def _have_something_to_free(error: Exception) -> None:

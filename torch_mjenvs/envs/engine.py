@@ -22,11 +22,11 @@ from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
 from ..fixed_tensors import fixed
 from ..physics.loading.history import history_to
-from ..physics.loading.load import load
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
+from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .entries import BAD_STATE
 from .episode import Episode, is_known

@@ -25,7 +25,7 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import RANGES, VARIABLE, Columns, check_names, leaves, rows_of, sensible
+from ..physics.params import RANGES, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
@@ -87,7 +87,7 @@ class Episode:
         )
         if not names:
             return None
-        columns = Columns(m, names, self._only({*self.vary, *self.randomize, *by_task}))
+        columns = Columns(m, names, self._only(names, {*self.vary, *self.randomize, *by_task}))
         self._refuse_idle(columns)
         for end in (0, 1):
             nominal = columns.nominal()
@@ -110,13 +110,13 @@ class Episode:
                 text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
                 raise ValueError(f"randomize {name!r} {text}")
 
-    def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def _only(self, names: Sequence[str], whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
         named = self.task.reset_parameters
         if not isinstance(named, Mapping):
             return ()
         rows = rows_of(self.model, {name: which for name, which in named.items() if name not in whole})
-        return tuple((name, rows[name]) for name in VARIABLE if name in rows)
+        return tuple((name, rows[name]) for name in names if name in rows)
 
     def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
         """Return this episode with a world's own model, made from its parameters."""
@@ -665,7 +665,7 @@ class Episode:
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
         task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
-        varied = f"{self.params and self.params.names} {self.randomize}"
+        varied = f"{self.params and (self.params.names, self.params.nominal())} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied} {self.shows_end}"
         return source.origin(task, self.model.digest, how)
 

@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 import torch
 
-from ..physics.loading.load import load
 from ..physics.model.model import Model, UnsupportedModel
 from ..rendering.camera import which
+from ..rendering.parameters import load
 from .engine import Engine
 from .pixels import picture_of
 

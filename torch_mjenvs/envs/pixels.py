@@ -14,7 +14,6 @@ from gymnasium.spaces import Box
 from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..compiler.program import Buffer
-from ..compiler.scalar import Scalar
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
@@ -252,11 +251,11 @@ def picture_of(
     episode = engine._episode
     buffers += [Buffer("kept", size_of(engine.layout.kept))] if episode.held else []
 
-    def world(b: Mapping[str, Any]) -> tuple[Model, Data, dict[int, list[Scalar]]]:
+    def world(b: Mapping[str, Any]) -> tuple[Model, Data]:
         m = columns.world(b["params"], b["derived"]) if columns else model
         shown = task.pictured(engine.mjmodel, by_name(widths, b["memory"])) if shows else {}
-        m, lights = _showing(engine.mjmodel, m, shown)
-        return m, Data(m, qpos=b["qpos"], **episode.held_by_name(b.get("kept", []))), lights
+        m = _showing(m, shown)
+        return m, Data(m, qpos=b["qpos"], **episode.held_by_name(b.get("kept", [])))
 
     states = {"": {b.name: engine.buffers[b.name] for b in buffers}}
     if engine.shows_end:
@@ -265,7 +264,8 @@ def picture_of(
     what: str | None = f"{params.names if params else ()} {episode.held}"
     if shows:
         what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
-    seen = Worlds(engine.mjmodel, model, engine.num_envs, worlds, buffers, states, world, what)
+    varied = params.names if params else ()
+    seen = Worlds(engine.mjmodel, model, engine.num_envs, worlds, buffers, states, world, varied, what)
     return Picture(seen, Shot(camera, size, outputs, without, samples))
 
 
@@ -274,25 +274,22 @@ PLACES = (
 )  # fmt: skip
 
 
-def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[int, list[Scalar]]]:
-    """Return a world's model with the numbers that its task shows instead of the model's, and the shown lights'
-    positions.
+def _showing(m: Model, shown: Shown) -> Model:
+    """Return a world's model with the numbers that its task shows instead of the model's.
 
     Raises ValueError for a field that a task cannot replace in pictures.
     """
     unknown = [name for name in shown if name not in PLACES]
     if unknown:
         raise ValueError(f"a task's pictured() may give {', '.join(PLACES)}, not {', '.join(unknown)}")
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, values in shown.items():
-        rows: Any = mjm.light_pos.tolist() if name == "light_pos" else [list(row) for row in getattr(m, name)]
+        rows = [list(row) for row in getattr(m, name)]
         for (row, column), x in values.items():
             rows[row][column] = x
-        fields[name] = rows
-    lights = {row: fields["light_pos"][row] for row, _ in shown.get("light_pos", ())}
-    fields.pop("light_pos", None)
-    new: dict[str, Any] = {name: tuple(map(tuple, rows)) for name, rows in fields.items()}
-    return replace(m, nominal=m.nominal or m, **new) if new else m, lights
+        fields[name] = tuple(map(tuple, rows))
+    only_shown = tuple(replace(x, values=fields.pop(x.name)) if x.name in fields else x for x in m.shown)
+    return replace(m, nominal=m.nominal or m, shown=only_shown, **fields) if shown else m
 
 
 def _remade(engine: Engine, options: PixelOptions, frames: np.ndarray) -> Pixels:

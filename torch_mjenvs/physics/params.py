@@ -50,7 +50,8 @@ TENDONS = (
 )  # fmt: skip
 EQUALITIES = ("eq_solref", "eq_solimp")
 PAIRS = ("pair_friction",)  # of <contact><pair>, which does not depend on geom_friction
-VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES + PAIRS
+CAMERAS = ("cam_pos", "cam_quat")
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES + PAIRS + CAMERAS
 
 NOT_NEGATIVE = (
     "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
@@ -65,7 +66,9 @@ RANGES = {  # each with the field that says where it is in use
     "actuator_forcerange": "actuator_forcelimited",
 }
 SOLREFS, SOLIMPS = ("geom_solref", "eq_solref"), ("geom_solimp", "eq_solimp")
-DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis", "geom_quat")  # of any length: they are made unit vectors
+DIRECTIONS = (  # of any length: they are made unit vectors
+    "body_quat", "body_iquat", "jnt_axis", "geom_quat", "cam_quat",
+)  # fmt: skip
 
 RANGE_RULE = (
     "a range in use begins before it ends, and is no narrower than twice the margin unless it is so in the model"
@@ -87,8 +90,8 @@ REASONS = {
 
 
 def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
-    names = (names,) if isinstance(names, str) else tuple(names)
+    """Return the names, in the order of `variable`. Raises ValueError for one that cannot vary, saying why."""
+    names, known = (names,) if isinstance(names, str) else tuple(names), variable(m)
     for name in names:
         if name in m.switched_off:
             raise ValueError(f"{name} cannot vary: a disable flag of the model switches off what it is for")
@@ -98,10 +101,15 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
             )
         if name == "qpos_spring" and m.plastic0:
             raise ValueError("qpos_spring cannot vary: springs of the model yield, so that where they rest is state")
-        if name not in VARIABLE:
+        if name not in known:
             why = REASONS.get(name) or _why_not(m, name)
-            raise ValueError(f"{name!r} cannot vary: {why}. What can: {', '.join(VARIABLE)}")
-    return tuple(name for name in VARIABLE if name in names)
+            raise ValueError(f"{name!r} cannot vary: {why}. What can: {', '.join(known)}")
+    return tuple(name for name in known if name in names)
+
+
+def variable(m: Model) -> tuple[str, ...]:
+    """Return the names of all that may vary: what physics reads, then what is only shown."""
+    return VARIABLE + tuple(x.name for x in m.shown)
 
 
 def _why_not(m: Model, name: str) -> str:
@@ -169,9 +177,11 @@ class Columns:
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return field and index of each derived column; the last is `poison`."""
+        """Return field and index of each derived column; the last is `poison`. What is only shown has none."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
+        if not set(self.names) & set(VARIABLE):  # physics reads none of them
+            return out
         if (set(self.names) - self._of_still_bodies()) & set(deciding(m)):
             if "body_mass" in self.names:
                 out += [("body_subtreemass", (i,)) for i in range(m.nbody)]
@@ -241,7 +251,10 @@ class Columns:
 
         The last one, `poison`, is NaN where the parameters are impossible, else 0.
         """
-        given, world = self.given(columns), _replaced(self.model, self.values(columns))
+        if not self.derived:
+            return []
+        world = _replaced(self.model, self.values(columns))
+        given = {name: x for name, x in self.given(columns).items() if name in VARIABLE}
         found = set_const(world) if len(self.derived) > 1 else {}
         sense = logical_and(*(mask for *_, mask in self.sensible(given)))
         found["poison"] = select(sense, 0.0, math.nan)
@@ -264,6 +277,7 @@ class Columns:
 
 def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
     """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters."""
+    shown = {x.name: x for x in m.shown}
     for name, rows in values.items():
         numbers, most = leaves(rows), most_of(name)
         if name in RANGES:
@@ -271,6 +285,10 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, RANGE_RULE, _ordered(m, name, rows)
             continue
         yield name, f"numbers are finite, at most {most:.0e}", logical_and(*(absolute(x) <= most for x in numbers))
+        if name in shown:
+            field = shown[name]
+            kept = (absolute(rows[i][k] - field.values[i][k]) <= 1e-5 for i, k in field.fixed)
+            yield name, field.rule, logical_and(*kept)
         if name in DIRECTIONS:
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
         if name in NOT_NEGATIVE and all(x >= 0.0 for x in leaves(getattr(m, name))):
@@ -334,7 +352,10 @@ def _carries(m: Model, name: str, rows: Sequence[Any]) -> Mask:
 
 def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
     """Return the model with these parameters, normalized, but without what mj_setConst derives from them."""
-    new = dict(values)
+    shown = tuple(dataclasses.replace(x, values=values[x.name]) if x.name in values else x for x in m.shown)
+    new = {name: x for name, x in values.items() if name in VARIABLE}
+    if not new:
+        return dataclasses.replace(m, shown=shown)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
     for name in new.keys() & set(SOLIMPS):  # the power is structure
@@ -352,7 +373,7 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
     if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
         # it is not known beforehand where a pivot may vanish
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
-    return dataclasses.replace(m, nominal=m.nominal or m, **new)
+    return dataclasses.replace(m, nominal=m.nominal or m, shown=shown, **new)
 
 
 def _is_still(m: Model, name: str, rows: Sequence[Vec]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -147,11 +147,11 @@ def linearized(request: KernelRequest, dtype: str, params: tuple[str, ...] = ())
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, act, ctrl, pushes, by = request.model, b.get("act", []), b.get("ctrl", []), request.pushes(b), []
         if request.vary:
-            columns, derived = request.columns, b["derived"]
+            columns, given, derived = request.columns, b.get("params", []), b.get("derived", [])
             if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
-                derived = columns.derive(b["params"])
-            m, places = columns.world(b["params"], derived), columns.places()
-            by = [x for name in params for x in b["params"][places[name]]]
+                derived = columns.derive(given)
+            m, places = columns.world(given, derived), columns.places()
+            by = [x for name in params for x in given[places[name]]]
         start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
         s = step(m, start, ctrl, precision=precision, **pushes)
         outputs: list[Scalar] = []
@@ -223,6 +223,8 @@ def _tensor(name: str, doc: str) -> Any:
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures and documents the arguments and tensors."""
 
+    _load: Callable[[mujoco.MjModel], Model] = staticmethod(load)
+
     @lasting
     def __init__(
         self,
@@ -243,7 +245,7 @@ class Simulation(Varied):
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, Lock()
         self._mjmodel = copy.copy(parse(model))
-        self.model = load(self._mjmodel)
+        self.model = self._load(self._mjmodel)
         if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self.outputs = _check_outputs(self.model, outputs)

@@ -234,8 +234,8 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
     axes, bounds = pixel.shadows[j]
     before: Mask = True
     if light.directional:  # as in MuJoCo, nothing behind its position casts a shadow, though it shines from everywhere
-        reach = dot(sub(point, place[:3]), place[3:])
-        before, to = reach > 0.0, [-1.0 * reach * x for x in place[3:]]
+        reach = dot(sub(point, place[:3]), place[3:6])
+        before, to = reach > 0.0, [-1.0 * reach * x for x in place[3:6]]
         origin = add(point, to)
         x, y, _ = mat_vec(transpose(axes), sub(point, place[:3]))
     else:
@@ -333,7 +333,7 @@ def _planes(hit: Hit, groups: list[list[int]]) -> tuple[Mask, list[Any]]:
         def of_plane(c: list[Any], k: int = k, drawn: Drawn = drawn, own: list[Scalar] = own) -> list[Any]:
             at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
             kept, glints = view.kept.get(k, ()), scene.glints(drawn)
-            full = functools.partial(_plane_light, pixel, view, drawn, own, at, groups)
+            full = functools.partial(_plane_light, pixel, view, k, own, at, groups)
             if drawn.cells == FOUR and len(kept) == 27 * len(groups):
                 light = _between_corners(own, at, kept, groups)
             elif glints is not None and len(kept) == 3 * len(groups) + 4 * len(glints):
@@ -474,18 +474,20 @@ def _place(i: int, j: int, group: int, channel: int) -> int:
 
 
 def _plane_light(
-    pixel: Pixel, view: View, drawn: Drawn, own: list[Scalar], at: Vec, groups: list[list[int]]
+    pixel: Pixel, view: View, k: int, own: list[Scalar], at: Vec, groups: list[list[int]]
 ) -> list[list[Scalar]]:
-    """Return what a plane reflects: the light at three corners about the point, weighted by how near they are."""
+    """Return what plane k reflects: the light at three corners about the point, weighted by how near they are."""
     start, turn, halves = own[:3], own[3:12], own[12:14]
     back = transpose(turn)
     normal = turn[6:9]
-    scene, surface = pixel.scene, drawn.surface
+    scene, drawn = pixel.scene, pixel.scene.drawn[k]
+    surface = drawn.surface
     assert surface is not None
+    rgb = view.mixed.get(k, list(surface.rgba[:3]))
 
     def of(place: Vec) -> list[list[Scalar]]:
         point = mat_vec(back, sub(place, start))
-        return thrown_back(scene.lights, view.lights, groups, point, normal, surface.rgba[:3], _gloss(surface))
+        return thrown_back(scene.lights, view.lights, groups, point, normal, rgb, _gloss(surface))
 
     cells = cells_of(scene, drawn, halves)
     if drawn.cells != FINE:

@@ -8,7 +8,7 @@ Positions and directions are in a camera's axes, with the camera at the origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -17,6 +17,7 @@ from ..compiler.scalar import Mask, Scalar, exp, log_of_normal, logical_and, max
 from ..physics.algebra.spatial import Vec, add, dot, sub
 from ..physics.model.data import Data
 from ..physics.model.model import Model
+from .parameters import shown
 
 _MODES = mujoco.mjtCamLight
 _TYPES = mujoco.mjtLightType
@@ -83,21 +84,31 @@ def _tuple(x: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, x))
 
 
-def pose(m: Model, d: Data, light: Light) -> tuple[Vec, Vec]:
-    """Return a light's position in the world, and which way it shines."""
-    pos: list[Scalar] = list(light.pos)
-    way: list[Scalar] = list(light.dir)
-    body = light.body
-    if light.mode == _MODES.mjCAMLIGHT_TRACK:
-        return add(d.xpos[body], pos), way
-    if light.mode == _MODES.mjCAMLIGHT_TRACKCOM:
-        return add(d.subtree_com[body], pos), way
-    frame = d.frame[body]
-    pos = add(d.origin[m.body_originid[body]], frame.point(pos))
+def pose(m: Model, d: Data, light: Light, varied: Collection[str]) -> tuple[Vec, Vec]:
+    """Return a light's position in the world, and which way it shines. varied: see `Scene`."""
+    if light.mode in (_MODES.mjCAMLIGHT_TRACK, _MODES.mjCAMLIGHT_TRACKCOM):
+        if {"light_pos", "light_dir"}.isdisjoint(varied):
+            return add(_followed(d, light), light.pos), light.dir
+        start = Data(m, qpos=list(m.qpos0))
+        pos, way = _on_body(m, start, light)
+        return add(_followed(d, light), sub(pos, _followed(start, light))), way
+    pos, way = _on_body(m, d, light)
     if light.mode == _MODES.mjCAMLIGHT_FIXED or light.target < 0:
-        return pos, frame.direction(way)
+        return pos, way
     at = d.xpos[light.target] if light.mode == _MODES.mjCAMLIGHT_TARGETBODY else d.subtree_com[light.target]
     return pos, sub(at, pos)
+
+
+def _followed(d: Data, light: Light) -> Vec:
+    """Return what a light that tracks a body follows."""
+    return d.xpos[light.body] if light.mode == _MODES.mjCAMLIGHT_TRACK else d.subtree_com[light.body]
+
+
+def _on_body(m: Model, d: Data, light: Light) -> tuple[Vec, Vec]:
+    """Return position and direction of a light that is fixed to its body."""
+    frame, row = d.frame[light.body], light.number
+    place = add(d.origin[m.body_originid[light.body]], frame.point(shown(m, "light_pos")[row]))
+    return place, frame.direction(shown(m, "light_dir")[row])
 
 
 def lit(
@@ -107,7 +118,7 @@ def lit(
 
     normal: of length 1. specular, shininess: the material's, from 0 to 1.
     """
-    pos, way = numbers[:3], numbers[3:]
+    pos, way, diffuse = numbers[:3], numbers[3:6], numbers[6:] or light.diffuse
     strength: Scalar = 1.0
     if light.directional:
         to = [-1.0 * x for x in way]
@@ -121,7 +132,7 @@ def lit(
         faded = _power(along, light.exponent) / (a + distance * (b + distance * c))
         strength = select(inside, faded, 0.0)
     facing = dot(normal, to)
-    colour = [strength * (x + y * maximum(facing, 0.0)) for x, y in zip(light.ambient, light.diffuse, strict=True)]
+    colour = [strength * (x + y * maximum(facing, 0.0)) for x, y in zip(light.ambient, diffuse, strict=True)]
     if not any(light.specular) or (isinstance(specular, float) and specular == 0.0):
         return colour, [0.0, 0.0, 0.0]
     half = sub(to, _unit(point))

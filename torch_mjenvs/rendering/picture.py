@@ -30,9 +30,7 @@ from .views import Placed, View, look, placements, see
 OUTPUTS = ("rgb", "depth", "segmentation")
 # The places in a pixel where its colour is found, in pixels from the middle: one in each row and column of a grid.
 SAMPLES = {1: [(0.0, 0.0)], 4: [(-0.125, -0.375), (0.375, -0.125), (-0.375, 0.125), (0.125, 0.375)]}
-# From a world's buffers: its model and data, and by number the positions of lights that are not where the model has
-# them.
-World = Callable[[dict[str, Any]], tuple[Model, Data, Mapping[int, Vec]]]
+World = Callable[[dict[str, Any]], tuple[Model, Data]]  # from a world's buffers: its model and data
 
 
 def bytes_a_picture(mjm: mujoco.MjModel, shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
@@ -47,8 +45,8 @@ class Worlds:
 
     mjm, model: the model of all of them. count: their number; chosen: those that are drawn, None for all. state: the
     buffers from which `world` makes a world's model and data. states: tensors for these, by the names under which they
-    can be drawn. what: distinguishes `world` from others with this model; None if nothing does: then the code is not
-    cached.
+    can be drawn. vary: what differs from world to world. what: distinguishes `world` from others with this model; None
+    if nothing does: then the code is not cached.
     """
 
     mjm: mujoco.MjModel
@@ -58,6 +56,7 @@ class Worlds:
     state: Sequence[Buffer]
     states: Mapping[str, Mapping[str, torch.Tensor]]
     world: World
+    vary: Sequence[str]
     what: str | None
 
 
@@ -88,7 +87,7 @@ class Picture:
         one = next(iter(worlds.states.values()))[worlds.state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
         known, texels = textures.read(worlds.mjm) if "rgb" in shot.outputs else (None, None)
-        scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without)
+        scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without, worlds.vary)
         scene = scene.without(_covered(scene, worlds, dtype))
         self.camera = scene.camera
         if shot.moving:  # then its pose is read from a buffer
@@ -193,7 +192,7 @@ def _covered(scene: Scene, worlds: Worlds, dtype: str) -> set[int]:
     found: list[Placed] = []
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, _ = worlds.world(b)
+        m, d = worlds.world(b)
         found.extend(placements(m, d, scene))
         return {}
 
@@ -213,7 +212,7 @@ def _still(scene: Scene, worlds: Worlds, dtype: str) -> Vec | None:
     axes: list[Scalar] = []
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, _ = worlds.world(b)
+        m, d = worlds.world(b)
         axes.extend(pose(m, d, scene.camera)[1])
         return {}
 
@@ -233,17 +232,18 @@ def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) ->
     """
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        m, d, lights = worlds.world(b)
+        m, d = worlds.world(b)
         shown = scene
         if "camera" in b:
             numbers = [b["camera"][k] for k in range(12)]
             shown = replace(scene, camera=replace(scene.camera, place=numbers[:3], axes=numbers[3:]))
-        return {"scene": see(m, d, shown, lights) or [0.0]}
+        return {"scene": see(m, d, shown) or [0.0]}
 
     def make() -> Program:
         return record("scene", buffers, body, dtype)
 
-    origin = None if worlds.what is None else source.origin(worlds.model.digest, f"{worlds.what} {scene}")
+    m = worlds.model
+    origin = None if worlds.what is None else source.origin(m.digest, f"{worlds.what} {scene} {m.shown}")
     return Recipe("scene", tuple(buffers), dtype, make, origin)
 
 

@@ -23,7 +23,7 @@ from .connectors import ACTUATOR, TENDON, Rod
 from .lights import Light
 from .meshes import Tree
 from .shapes import KINDS
-from .surfaces import Surface
+from .surfaces import Paint, Surface
 from .textures import CUBE, Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
@@ -50,6 +50,7 @@ class Drawn:
     cells: str = ""  # of a plane: see `_cells`
     rod: Rod | None = None  # of a tendon or slider-crank
     casts: bool = True  # a shadow
+    paint: Paint | None = None  # None: its colour never varies
 
     @property
     def bounded(self) -> bool:
@@ -83,7 +84,7 @@ class Scene:
     """A camera and all that it may see of a model.
 
     `sky` is the texture of the background, `haze` the haze in front of it. `shadows` and `reflections` say whether
-    there are any.
+    there are any. `varied` names what differs from world to world.
     """
 
     camera: Camera
@@ -93,6 +94,7 @@ class Scene:
     haze: Haze | None = None
     shadows: bool = False
     reflections: bool = False
+    varied: tuple[str, ...] = ()
 
     @property
     def has_meshes(self) -> bool:
@@ -150,7 +152,15 @@ class Scene:
 
     def mixed(self, drawn: Drawn) -> int:
         """Return how many numbers a view keeps for the colour of a shape, if it changes."""
-        return 3 if drawn.surface and drawn.surface.strained else 0
+        return 3 if drawn.surface and (drawn.surface.strained or self.recoloured(drawn)) else 0
+
+    def recoloured(self, drawn: Drawn) -> bool:
+        """Return whether the colour of a shape differs from world to world."""
+        return drawn.paint is not None and drawn.paint.varies(self.varied)
+
+    def lit_by(self, light: Light) -> int:
+        """Return how many numbers a view keeps for a light: its position, its direction and, if that varies, colour."""
+        return 9 if light.number >= 0 and "light_diffuse" in self.varied else 6
 
     def kept(self, drawn: Drawn, view: int) -> int:
         """Return how many numbers a view, 0 the camera's own, keeps for the light on a plane."""
@@ -165,8 +175,8 @@ class Scene:
         views = range(1 + len(self.mirrors))
         more = sum(self.laid(x) + self.mixed(x) + self.kept(x, k) for x in self.drawn for k in views)
         shapes = sum(4 + count(x) for x in self.drawn) * len(views) + 4 * len(views) + more
-        sky = 9 if self.sky else 0
-        return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
+        sky, lights = 9 if self.sky else 0, sum(map(self.lit_by, self.lights)) * len(views)
+        return shapes + lights + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
 
 def scene_of(
@@ -174,10 +184,12 @@ def scene_of(
     camera: int | str | mujoco.MjvCamera,
     known: Sequence[Texture] | None = None,
     without: Sequence[str] = (),
+    varied: Sequence[str] = (),
 ) -> tuple[Scene, np.ndarray | None]:
     """Return what a camera may see of a model, without the `EFFECTS` named, and the table of its meshes, if any.
 
-    known: the model's textures, as `textures.read` gives them; without them the scene has no colours.
+    known: the model's textures, as `textures.read` gives them; without them the scene has no colours. varied: the
+    fields of the model that differ from world to world.
 
     Raises UnsupportedModel, naming the element, if something would be drawn incorrectly.
     """
@@ -195,13 +207,13 @@ def scene_of(
     drawn = (*(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown), *_rods(mjm, listed, known))
     seen = read(mjm, made, listed.camera[0])
     if known is None:
-        return Scene(seen, drawn), table
+        return Scene(seen, drawn, varied=tuple(varied)), table
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
     haze = _haze(mjm, drawn) if sky else None
     shadows = "shadow" not in without and mjm.vis.quality.shadowsize > 0
-    return Scene(seen, drawn, found, sky, haze, shadows, "reflection" not in without), table
+    return Scene(seen, drawn, found, sky, haze, shadows, "reflection" not in without, tuple(varied)), table
 
 
 def _haze(mjm: mujoco.MjModel, drawn: Sequence[Drawn]) -> Haze | None:
@@ -244,7 +256,8 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] |
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
     look = None if known is None else surfaces.read(mjm, geom, known, name)
     cells = _cells(mjm, k) if shape == GeomType.PLANE and look else ""
-    return Drawn(int(geom.objtype), k, shape, look, tree, cells, casts=shape != GeomType.HFIELD)
+    paint = surfaces.paint(mjm, "geom" if of_geom else "site", k)
+    return Drawn(int(geom.objtype), k, shape, look, tree, cells, casts=shape != GeomType.HFIELD, paint=paint)
 
 
 def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture] | None) -> Iterator[Drawn]:
@@ -260,12 +273,14 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
         else:
             continue
         look = None if known is None else surfaces.read(mjm, geoms[0], known, name)
+        paint = surfaces.paint(mjm, "tendon", k) if object == TENDON else None
         for rod in rods:
             broken = object == ACTUATOR and rod.piece == connectors.BROKEN
             shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look
             if shown and object == TENDON and connectors.strains(mjm, k, rod):
                 shown = replace(shown, strained=tuple(map(float, mjm.vis.rgba.constraint[:3])))
-            yield Drawn(object, k, rod.shape, shown, rod=rod, casts=geoms[0].category != mujoco.mjtCatBit.mjCAT_DECOR)
+            casts = geoms[0].category != mujoco.mjtCatBit.mjCAT_DECOR
+            yield Drawn(object, k, rod.shape, shown, rod=rod, casts=casts, paint=paint)
 
 
 def _cells(mjm: mujoco.MjModel, k: int) -> str:

@@ -16,13 +16,13 @@ from ..calls import exclusive, lasting
 from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..physics import simulation
-from ..physics.algebra.spatial import Vec
 from ..physics.kernel_request import STATE, KernelRequest
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.model.precision import PRECISIONS
 from ..physics.simulation import MOCAP
 from .camera import is_free, which
+from .parameters import load
 from .picture import OUTPUTS as PICTURES
 from .picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from .scene import EFFECTS
@@ -63,6 +63,8 @@ class Simulation(simulation.Simulation):
     MemoryError, on a GPU torch.OutOfMemoryError, for more worlds than the machine can hold. Calls raise
     AlreadyPendingCallError while another Python thread is in one.
     """
+
+    _load = staticmethod(load)
 
     @functools.cached_property
     def _pictures(self) -> dict[tuple[Any, ...], tuple[Picture, weakref.ref[mujoco.MjvCamera] | None]]:
@@ -154,15 +156,15 @@ class Simulation(simulation.Simulation):
         mocap = tuple(name for name in self._inputs if name in MOCAP)
         request = KernelRequest(self.model, inputs=mocap, vary=self.vary)
 
-        def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:
+        def world(b: dict[str, Any]) -> tuple[Model, Data]:
             m, state = request.world(b), {name: b[name] for name in STATE}
-            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **request.pushes(b)), {}
+            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **request.pushes(b))
 
         drawn, one = (self.num_worlds if chosen is None else len(chosen)), self.dtype.itemsize
         check_memory("worlds", drawn, bytes_a_picture(self._mjmodel, shot.shape, shot.outputs, one), self.device)
         rows = None if chosen is None else torch.tensor(chosen, dtype=torch.int64, device=self.device)
         worlds = Worlds(
             self._mjmodel, self.model, self.num_worlds, rows, request.buffers(), {"": self._buffers}, world,
-            f"{request.inputs} {request.vary}",
+            self.vary, f"{request.inputs} {request.vary}",
         )  # fmt: skip
         return Picture(worlds, shot)

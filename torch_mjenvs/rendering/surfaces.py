@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import mujoco
 
-from ..compiler.scalar import Scalar, select
-from ..physics.algebra.spatial import Vec
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select
+from ..physics.algebra.spatial import Vec, choose
 from ..physics.model.enums import GeomType
-from ..physics.model.model import UnsupportedModel
+from ..physics.model.model import Model, UnsupportedModel
 from . import textures
+from .parameters import UNSET, shown
 from .shapes import NOWHERE
 from .textures import CUBE, Texture
 
@@ -39,6 +40,45 @@ class Surface:
     uniform: bool
     sizes: tuple[float, ...]
     strained: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Paint:
+    """Where a colour comes from: from its row of a field such as geom_rgba, or, where this is UNSET, from its material.
+
+    own, of_material: the two in the model. material: its number, -1 if there is none.
+    """
+
+    field: str
+    row: int
+    own: tuple[float, ...]
+    material: int
+    of_material: tuple[float, ...]
+
+    def varies(self, varied: Collection[str]) -> bool:
+        """Return whether the colour varies if these fields do."""
+        return self.field in varied or (self.material >= 0 and "mat_rgba" in varied)
+
+    def rgba(self, m: Model, varied: Collection[str]) -> list[Scalar]:
+        """Return the colour in a world whose model has these fields for itself. Negative numbers count as 0."""
+        own: Vec = shown(m, self.field)[self.row] if self.field in varied else self.own
+        if self.material >= 0:
+            unset = logical_and(*(absolute(x - y) <= 0.0 for x, y in zip(own, UNSET, strict=True)))
+            of_material = shown(m, "mat_rgba")[self.material] if "mat_rgba" in varied else self.of_material
+            own = choose(unset, of_material, own)
+        return [maximum(x, 0.0) for x in own]
+
+    def is_seen(self, m: Model, varied: Collection[str]) -> Mask:
+        """Return whether the colour is as see-through as the model's: see `parameters.ALPHA`."""
+        usual = self.of_material if self.material >= 0 and self.own == UNSET else self.own
+        return absolute(self.rgba(m, varied)[3] - usual[3]) <= 1e-5
+
+
+def paint(mjm: mujoco.MjModel, kind: str, k: int) -> Paint:
+    """Return where the colour of the geom, site or tendon of this number comes from."""
+    field, material = f"{kind}_rgba", int(getattr(mjm, f"{kind}_matid")[k])
+    of_material = mjm.mat_rgba[material].tolist() if material >= 0 else ()
+    return Paint(field, k, tuple(getattr(mjm, field)[k].tolist()), material, tuple(of_material))
 
 
 def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture], name: str) -> Surface:

@@ -5,8 +5,8 @@ for it.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..compiler.active_sets import compute_rows
@@ -32,6 +32,7 @@ from ..physics.sensors.ray_hfield import ray_hfield, surface
 from . import connectors, lights, meshes, surfaces
 from .camera import pose
 from .lights import Light
+from .parameters import shown
 from .scene import FINE, FOUR, GEOM, MOST_CELLS, Drawn, Scene, count
 from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
 
@@ -75,17 +76,15 @@ def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[
     return at, out, n[3:12]
 
 
-def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[Scalar]:
-    """Return the numbers that a picture keeps: see `Scene.size` and `View`.
-
-    lights_at: by number, the positions, in their bodies' frames, of lights that are not where the model has them.
-    """
-    if lights_at:
-        places: dict[int, Any] = {k: tuple(x) for k, x in lights_at.items()}
-        moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
-        scene = replace(scene, lights=tuple(moved))
+def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
+    """Return the numbers that a picture keeps: see `Scene.size` and `View`."""
     place, axes = pose(m, d, scene.camera)
     eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), placements(m, d, scene)
+    for k, x in enumerate(scene.drawn):  # what is not as see-through as in the model is not drawn
+        if x.paint and scene.recoloured(x):
+            pos, mat, size = placed[k]
+            seen = x.paint.is_seen(m, scene.varied)
+            placed[k] = [select(seen, y, math.nan) for y in pos], mat, size
     out = _view(m, d, scene, placed, place, axes, eye, 0)
     for k in scene.mirrors:
         pos, mat, _ = placed[k]
@@ -153,9 +152,11 @@ def _view(
     """
     shining: list[list[Scalar]] = []
     for light in scene.lights:
-        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
+        pos, way = lights.pose(m, d, light, scene.varied) if light.number >= 0 else eye
         seen = mat_vec(transpose(axes), sub(pos, place))
         shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
+        if scene.lit_by(light) > 6:
+            shining[-1] += shown(m, "light_diffuse")[light.number]
 
     def seen_as(kind: Kind, pos: Vec, mat: Vec, size: Vec) -> list[Scalar]:
         local = transpose(mat)
@@ -169,20 +170,33 @@ def _view(
         out += numbers
         if x.surface and scene.laid(x):
             out += surfaces.laid(x.surface, numbers[16:18])
-        if x.surface and x.rod and scene.mixed(x):
-            held = connectors.strain(m, d, x.id, x.rod)
-            out += [a + held * (b - a) for a, b in zip(x.surface.rgba[:3], x.surface.strained, strict=True)]
+        rgb = _rgb(m, d, scene, x)
+        out += rgb if scene.mixed(x) else []
         if scene.kept(x, number):
             of_plane = corner_lights if x.cells == FOUR else even_light
             start, turn = numbers[4:7], numbers[7:16]
-            out += of_plane(scene, x, shining, scene.groups(number == 0), size, start, turn)
+            out += of_plane(scene, x, rgb, shining, scene.groups(number == 0), size, start, turn)
     around = union([numbers[:4] for x, numbers in zip(scene.drawn, found, strict=True) if x.bounded])
     return [*out, *around, *(y for light in shining for y in light)]
 
 
+def _rgb(m: Model, d: Data, scene: Scene, drawn: Drawn) -> list[Scalar]:
+    """Return the colour of a shape in this world; nothing if no colours are asked for."""
+    if drawn.surface is None:
+        return []
+    rgb: list[Scalar] = list(drawn.surface.rgba[:3])
+    if drawn.paint and scene.recoloured(drawn):
+        rgb = drawn.paint.rgba(m, scene.varied)[:3]
+    if drawn.rod and drawn.surface.strained:
+        held = connectors.strain(m, d, drawn.id, drawn.rod)
+        rgb = [a + held * (b - a) for a, b in zip(rgb, drawn.surface.strained, strict=True)]
+    return rgb
+
+
 def corner_lights(
-    scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
-) -> list[Scalar]:
+    scene: Scene, plane: Drawn, rgb: Vec, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec,
+    turn: Vec,
+) -> list[Scalar]:  # fmt: skip
     """Return what a plane of four cells reflects at its nine corners, by group of lights, then row by row."""
     surface = plane.surface
     assert surface is not None
@@ -190,13 +204,14 @@ def corner_lights(
     for j in (-1.0, 0.0, 1.0):
         for i in (-1.0, 0.0, 1.0):
             point = mat_vec(transpose(turn), sub([i * size[0], j * size[1], 0.0], start))
-            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], surface.rgba[:3], gloss))
+            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], rgb, gloss))
     return [x for g in range(len(groups)) for corner in found for x in corner[g]]
 
 
 def even_light(
-    scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
-) -> list[Scalar]:
+    scene: Scene, plane: Drawn, rgb: Vec, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec,
+    turn: Vec,
+) -> list[Scalar]:  # fmt: skip
     """Return what a plane reflects of directional lights away from highlights, group by group, and where highlights may
     be.
 
@@ -206,14 +221,14 @@ def even_light(
     surface, glints = plane.surface, scene.glints(plane)
     assert surface is not None and glints is not None
     normal, dull = turn[6:9], (0.0, surface.shininess, surface.emission)
-    light = lights.thrown_back(scene.lights, shining, groups, start, normal, surface.rgba[:3], dull)
+    light = lights.thrown_back(scene.lights, shining, groups, start, normal, rgb, dull)
     out = [x for group in light for x in group]
     cells = cells_of(scene, plane, [select(x > 0.0, x, NOWHERE) for x in size[:2]])
     wide = sqrt(dot(cells, cells))
     if plane.cells == FINE:
         wide = select(is_high(start, cells), 0.0, wide)
     for k, cosine in glints.items():
-        way = shining[k][3:]
+        way = shining[k][3:6]
         facing = dot(normal, way)
         middle = [2.0 * facing * n - x for n, x in zip(normal, way, strict=True)]
         out += [*(select(facing < 0.0, x, y) for x, y in zip(middle, (0.0, 0.0, NOWHERE), strict=True))]
@@ -239,7 +254,7 @@ def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light,
 
     The light looks along -z of its axes, as a camera does.
     """
-    pos, way = lights.pose(m, d, light)
+    pos, way = lights.pose(m, d, light, scene.varied)
     back = [-1.0 * x for x in normalize(way, [0.0, 0.0, -1.0])]
     aside = select(absolute(back[2]) > 0.9, 1.0, 0.0)
     right = normalize(cross([aside, 0.0, 1.0 - aside], back), [1.0, 0.0, 0.0])
@@ -261,9 +276,9 @@ class View:
     """The numbers of one view, as `see` left them.
 
     `shapes` has each shape's bounds and own numbers, `around` the bounds of all but planes, `lights` each light's
-    position and direction. By number of the shape, `laid` has how a texture lies on a plane, `kept` the light at the
-    corners of a plane's four cells or its even light, and `mixed` the colours that change. `meshes` is the table of the
-    scene's meshes.
+    position, direction and, if it varies, colour. By number of the shape, `laid` has how a texture lies on a plane,
+    `kept` the light at the corners of a plane's four cells or its even light, and `mixed` the colours that change or
+    vary. `meshes` is the table of the scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
@@ -286,9 +301,9 @@ class View:
                 at += kept
         self.around = numbers[at : at + 4]
         at += 4
-        for _ in scene.lights:
-            self.lights.append(list(numbers[at : at + 6]))
-            at += 6
+        for light in scene.lights:
+            self.lights.append(list(numbers[at : at + scene.lit_by(light)]))
+            at += scene.lit_by(light)
         self.size = at
 
 

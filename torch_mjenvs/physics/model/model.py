@@ -49,9 +49,25 @@ class Pair:
     rank: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class ShownField:
+    """A field of an `mjModel` that physics does not read. Pictures show it, and it may vary as parameters do.
+
+    fixed: the places (row, column) of numbers that keep the model's values. rule: what tells users so.
+    """
+
+    name: str
+    values: Rows
+    fixed: tuple[tuple[int, int], ...] = ()
+    rule: str = ""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """An `mjModel` as nested tuples: equal and hashed by content if all of it is constant, else by identity."""
+    """An `mjModel` as nested tuples: equal and hashed by content if all of it is constant, else by identity.
+
+    What is only `shown` does not count for that.
+    """
 
     nq: int
     nv: int
@@ -288,6 +304,7 @@ class Model:
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
     nominal: Model | None = None  # the model as it was loaded, which decides whatever tracing needs a plain number for
     poison: float = 0.0  # NaN in worlds whose parameters make no sense
+    shown: tuple[ShownField, ...] = ()  # fields that physics does not read, which are attributes, too
 
     # The same in another form: computed whenever a model is made, also by dataclasses.replace.
     body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat and so on
@@ -303,7 +320,10 @@ class Model:
     if not TYPE_CHECKING:  # which would take any name for an attribute then
 
         def __getattr__(self, name):
-            """Say what is there instead of an attribute that is not."""
+            """Return a field that is only shown, or say what is there instead of an attribute that is not."""
+            for x in self.shown:
+                if x.name == name:
+                    return x.values
             near = difflib.get_close_matches(name, [x.name for x in dataclasses.fields(self)], n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             hint = "; options are the model's own, as in m.timestep and m.gravity" if name == "opt" else hint
@@ -366,19 +386,22 @@ class Model:
 
     @functools.cached_property
     def constant(self) -> bool:
-        """Return whether all fields are plain numbers, and none a tensor or a value of a kernel being traced."""
-        return all(is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
+        """Return whether all that physics reads is plain numbers, no tensor and no value of a kernel being traced."""
+        return all(is_plain(x) for _, x in self._read())
+
+    def _read(self) -> list[tuple[str, object]]:
+        """Return names and values of the fields that physics reads."""
+        return [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if f.name != "shown"]
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return a digest of all fields: equal models have equal ones, in every process.
+        """Return a digest of all fields that physics reads: equal models have equal ones, in every process.
 
         Raises TypeError if fields are not constant: what follows from such a model must not be kept for another.
         """
         if not self.constant:
             raise TypeError("a model has a digest only while all of its fields are plain numbers")
-        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
-        return hashlib.sha256(repr(fields).encode()).hexdigest()
+        return hashlib.sha256(repr(self._read()).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         if self is other or not (isinstance(other, Model) and self.constant and other.constant):

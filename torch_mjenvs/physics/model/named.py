@@ -86,6 +86,7 @@ class Element:
         prefixes = ["dof", "jnt"] if self._kind == "joint" else [PREFIXES[self._kind]]
         more = ("qpos", "qvel", "qpos0", "qpos_spring") if self._kind == "joint" else ()
         fields = [f.name for f in dataclasses.fields(self._model) if f.init and not f.name.endswith("_names")]
+        fields += [x.name for x in self._model.shown]
         found = {f.partition("_")[2]: f for prefix in prefixes for f in fields if f.startswith(f"{prefix}_")}
         return found | {name: name for name in more}
 
