@@ -269,6 +269,7 @@ class Episode:
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
+        kept = kept or (flat(self.initial_kept) if self.held else ())
         given = self.kept_by_name(kept) if kept else {}
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
@@ -601,12 +602,12 @@ class Episode:
         if is_known(self.task):
             m = self.model
             _, memory = self.contract.memory()
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory, ())
         found = []
         m, (widths, _) = self.model, self.contract.memory()
         sizes = {
             "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
-            "memory": size_of(widths),
+            "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
 
@@ -621,12 +622,12 @@ class Episode:
 
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar], *, twice: bool = False,
+        remembered: list[Scalar], kept: Sequence[Scalar], *, twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
         """Run all of the task's functions once, or twice, and return the layout that their results have."""
         m, contract = self.model, Contract(self.task, self.model, twice)
         memory, first = contract.memory()
-        before = self.world_at(qpos, qvel, act, rng)
+        before = self.world_at(qpos, qvel, act, rng, kept)
         before.memory = by_name(memory, remembered)
         contract.begin(memory, first, before)
         shapes, _ = contract.observe(before)
