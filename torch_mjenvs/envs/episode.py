@@ -27,7 +27,7 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import RANGES, VARIABLE, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import left_by_step, refreshed, steps
+from ..physics.step import controlled_steps, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
@@ -370,9 +370,12 @@ class Episode:
         return world, action, bad_state, bad_action
 
     def advance(
-        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], held: Held, rng: Random, *bad: Mask
-    ) -> tuple[WorldState, World, Mask]:
+        self, old: WorldState, before: World, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], held: Held,
+        *bad: Mask,
+    ) -> tuple[WorldState, World, Mask]:  # fmt: skip
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
+
+        `ctrl` is what `control` returned: targets, if the task computes ctrl in every substep.
 
         The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, if any of
         `bad` is true or its state turns bad.
@@ -384,10 +387,17 @@ class Episode:
         pushes = dict(pushes) | self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
-        moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
+        if self.contract.has_substeps:
+            control = self.in_substeps(before, ctrl, kept)
+            moved, ctrl = controlled_steps(m, kicked, control, self.task.frame_skip, self.precision, **pushes)
+        else:
+            moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
+        if self.contract.has_substeps:
+            ctrl = choose_all(stopped, [0.0] * m.nu, ctrl)
+        new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
             at = len(new.kept)
@@ -395,7 +405,20 @@ class Episode:
             pushes |= self.held_by_name(new.kept)
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self, new.kept), stopped
+        return new, World(new.qpos, new.qvel, {}, data, before.rng, new.act, self, new.kept), stopped
+
+    def in_substeps(
+        self, before: World, targets: list[Scalar], kept: list[Scalar]
+    ) -> Callable[[Any, State], list[Scalar]]:
+        """Return what computes the ctrl of a substep from its number and the state at which it begins."""
+        draws = before.rng.fork()
+
+        def control(i: Any, state: State) -> list[Scalar]:
+            own = [x for name in self.model.kept0 for x in state.kept[name]] + kept[len(flat(self.model.kept0)) :]
+            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), own)
+            return self.contract.substep_control(replace(world, memory=before.memory), targets)
+
+        return control
 
     # what a world keeps besides positions, velocities and activations
 
@@ -520,8 +543,7 @@ class Episode:
         before = self.world_at(old.qpos, old.qvel, old.act, rng, old.kept)
         before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, held, bad_ctrl = self.control(before, action)
-        new, after, bad = self.advance(old, ctrl, pushes, held, rng, bad_action, bad_state, bad_ctrl)
-        new.ctrl = ctrl if self.layout.controls else []
+        new, after, bad = self.advance(old, before, ctrl, pushes, held, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
         result, obs, info, new.episode_sums = self.judge(b, before, action, after, bad)
@@ -633,7 +655,9 @@ class Episode:
         shapes, _ = contract.observe(before)
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
-        contract.control(before, action)
+        targets, *_ = contract.control(before, action)
+        if contract.has_substeps:
+            contract.substep_control(before, targets)
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)
