@@ -61,13 +61,16 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, and info."""
+    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, whether the
+    task is done, and info.
+    """
 
     reward: Scalar
     terms: dict[str, Scalar]
     metrics: dict[str, Scalar]
     terminated: Mask
     truncated: Mask
+    success: Mask | None
     reasons: dict[str, Mask]
     info: Named
 
@@ -320,7 +323,11 @@ class Contract:
             ends[what] = logical_or(*given.values())
         info = self.checked_info("outcome", returned.info)
         metrics, reasons = self.singles("metrics", returned.metrics), reasons if named else {}
-        return Verdict(checked.total(), terms, metrics, ends["terminated"], ends["truncated"], reasons, info)
+        if not (returned.success is None or is_mask(returned.success)):
+            text = f"success must be True, False or a comparison such as x > 1.0, not {describe(returned.success)}"
+            raise self.error("outcome", TypeError, text)
+        end = (ends["terminated"], ends["truncated"], returned.success, reasons)
+        return Verdict(checked.total(), terms, metrics, *end, info)
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""

@@ -20,7 +20,7 @@ from ..compiler import source
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
-from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
 from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
@@ -29,7 +29,7 @@ from ..physics.params import RANGES, VARIABLE, Columns, check_names, leaves, row
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
-from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
+from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
@@ -508,12 +508,19 @@ class Episode:
         info, sums = verdict.info, b.get("episode_sums", [])
         if self.layout.logged:
             added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
-            sums = [x + y for x, y in zip(sums, [*added, 1.0], strict=True)]
-            terms, (*metrics, steps_made) = sums[: len(verdict.terms)], sums[len(verdict.terms) :]
+            *summed, steps_before = sums
+            success: list[Scalar] = []
+            if verdict.success is not None:
+                *summed, before_now = summed
+                now = select(logical_and(verdict.success, logical_not(bad)), 1.0, 0.0)
+                success = [maximum(before_now, now), now]
+            summed, steps_made = [x + y for x, y in zip(summed, added, strict=True)], steps_before + 1.0
+            terms, metrics = summed[: len(verdict.terms)], summed[len(verdict.terms) :]
+            sums = [*summed, *success[:1], steps_made]
             reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
             reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
             ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
-            told = [*terms, *(x / steps_made for x in metrics), steps_made, *ended]
+            told = [*terms, *(x / steps_made for x in metrics), *success, steps_made, *ended]
             info = info | dict(zip(self.layout.logged, told, strict=True))
         return result, obs, flatten(self.layout.info, info), sums
 
@@ -522,6 +529,7 @@ class Episode:
         for what, known, found in (
             ("terms of the reward", self.layout.rewards, verdict.terms),
             ("metrics", self.layout.metrics, verdict.metrics),
+            ("successes", self.layout.successes, () if verdict.success is None else SUCCESSES),
             ("reasons of an end", tuple(x for x in self.layout.ends if x not in OWN_REASONS), verdict.reasons),
         ):
             if tuple(found) != known:
@@ -664,12 +672,13 @@ class Episode:
         rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
         if ends:
             ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
-        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, ends))
+        successes = () if verdict.success is None else SUCCESSES
+        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, successes, ends))
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
-            contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
+            contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,
         )  # fmt: skip
 

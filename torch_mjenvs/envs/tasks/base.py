@@ -155,7 +155,9 @@ class Outcome:
     error in following a command; of these it keeps the mean over the episode, info["episode_mean/NAME"].
 
     `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
-    reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, could have gone on, so
+    reasons in info["episode_end/NAME"]. `success` is a mask: whether the task is done in this step. It ends nothing;
+    info["episode_success/once"] is 1 if it was true in any step of the episode so far, and
+    info["episode_success/at_end"] if it is in this one. A truncated episode, like one at the time limit, could have gone on, so
     learners bootstrap from the value of its last state; they do not after a termination.
     """
 
@@ -167,6 +169,7 @@ class Outcome:
     scale: Scalar = 1.0
     clip: tuple[float, float] = (-math.inf, math.inf)
     metrics: Mapping[str, Scalar] = field(default_factory=dict)
+    success: Mask | None = None
 
     def weighted(self) -> dict[str, Scalar]:
         """Return the terms times their weights, by name; {} where the reward is a number without a name.
