@@ -22,7 +22,8 @@ from torch_mjenvs.vectors import dot, solve, sub
 
 XML = """<mujoco><option timestep="0.002"/>
 <worldbody><geom name="floor" type="plane" size="2 2 .1"/>
-  <body pos="0 0 .3"><joint name="base" axis="0 0 1"/><geom type="capsule" fromto="0 0 0 0 0 .1" size=".04" contype="0" conaffinity="0"/>
+  <body pos="0 0 .3"><joint name="base" axis="0 0 1"/>
+    <geom type="capsule" fromto="0 0 0 0 0 .1" size=".04" contype="0" conaffinity="0"/>
     <body pos="0 0 .1"><joint name="shoulder" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/>
       <body pos=".3 0 0"><joint name="elbow" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/>
         <body pos=".3 0 0"><joint name="roll" axis="1 0 0" armature=".001"/><geom size=".03" friction=".5"/>
@@ -30,7 +31,8 @@ XML = """<mujoco><option timestep="0.002"/>
   <body name="ball" pos=".5 .1 .05"><freejoint/><geom size=".05" mass=".2"/></body>
   <body name="mark" mocap="true" pos="0 0 1"/>
 </worldbody>
-<actuator><motor name="base" joint="base"/><motor joint="shoulder"/><motor joint="elbow"/><motor joint="roll"/></actuator>
+<actuator><motor name="base" joint="base"/><motor joint="shoulder"/><motor joint="elbow"/><motor joint="roll"/>
+</actuator>
 <sensor><actuatorfrc name="torque" actuator="base"/></sensor></mujoco>"""
 HOME = [0.0, -0.6, 1.4, 0.0, 0.5, 0.1, 0.05, 1.0, 0.0, 0.0, 0.0]
 KP, KD = 150.0, 2 * 150.0**0.5

@@ -155,10 +155,11 @@ class Outcome:
     error in following a command; of these it keeps the mean over the episode, info["episode_mean/NAME"].
 
     `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
-    reasons in info["episode_end/NAME"]. `success` is a mask: whether the task is done in this step. It ends nothing;
-    info["episode_success/once"] is 1 if it was true in any step of the episode so far, and
-    info["episode_success/at_end"] if it is in this one. A truncated episode, like one at the time limit, could have gone on, so
+    reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, could have gone on, so
     learners bootstrap from the value of its last state; they do not after a termination.
+
+    `success` is a mask: whether the task is done in this step. It ends nothing. info["episode_success/once"] is 1 if it
+    was true in any step of the episode so far, and info["episode_success/at_end"] if it is in this one.
     """
 
     reward: Scalar | Mapping[str, Scalar]
@@ -213,7 +214,8 @@ class Task:
     accelerations, and sensors of both are of the last substep. After a reset these are without actuation.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, with
-    `substep_control` in each of its substeps, `remember`, `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
+    `substep_control` in each of its substeps, `remember`, `outcome` and `observe`. Every task writes `reset`, `observe`
+    and `outcome`; the others are optional.
 
     A `reset` that takes long, for instance because of `World.settled`, delays the other worlds of its vector. With
     `resets_ahead` it is computed in advance, for many worlds at a time, with the same results. It may then not look at
