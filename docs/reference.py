@@ -27,6 +27,7 @@ SECTIONS = {
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
     "torch_mjenvs.feet": ["feet.py"],
     "torch_mjenvs.controls": ["controls.py"],
+    "torch_mjenvs.jacobians": ["jacobians.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
     "torch_mjenvs.dmc": ["dmc"],

@@ -65,7 +65,7 @@ _REACHING_0 = "cosine", "linear", "quadratic"
 def tolerance(
     x: Scalar,
     bounds: tuple[Scalar, Scalar] = (0.0, 0.0),
-    margin: float = 0.0,
+    margin: Scalar = 0.0,
     sigmoid: str = "gaussian",
     value_at_margin: float = 0.1,
 ) -> Scalar:
@@ -73,7 +73,8 @@ def tolerance(
 
     At a distance of `margin` it is `value_at_margin`, and in between it follows the `sigmoid`: "gaussian",
     "hyperbolic", "long_tail", "reciprocal", "tanh_squared", or, which reach 0, "cosine", "linear" and "quadratic". With
-    a margin of 0 it is 0 outside. A bound may be infinite, or differ from world to world, such as a command.
+    a margin of 0 it is 0 outside. A bound may be infinite. Bounds and margin may differ from world to world, such as a
+    command and how far it was at first; a margin that is below 0 in a world counts as 0 there.
 
     It is dm_control.utils.rewards.tolerance. Raises ValueError for bounds in the wrong order, a negative margin, an
     unknown sigmoid, or a value at the margin that is not between 0 and 1; 0 is allowed for the sigmoids that reach it.
@@ -82,12 +83,13 @@ def tolerance(
     known = [float(b) for b in bounds if isinstance(b, (int, float))]
     if len(known) == 2 and not known[0] <= known[1]:
         raise ValueError(f"the bounds must be in order, (low, high), not ({low}, {high})")
-    if not margin >= 0:
+    fixed = isinstance(margin, (int, float))
+    if fixed and not margin >= 0:
         raise ValueError(f"margin must be a number from 0 on, not {margin}")
     # Leave out infinite bounds: x is outside of such a bound by minus infinity everywhere.
     outside = [d for d, b in ((low - x, low), (x - high, high)) if not (isinstance(b, float) and math.isinf(b))]
     inside = (low <= x) & (x <= high)
-    if margin == 0:
+    if fixed and margin == 0:
         return select(inside, 1.0, 0.0)
     if sigmoid not in _SIGMOIDS:
         raise ValueError(f"there is no sigmoid {sigmoid!r}: choose from {', '.join(_SIGMOIDS)}")
@@ -98,4 +100,8 @@ def tolerance(
     if not outside:
         return 1.0
     distance = maximum(*outside) if len(outside) == 2 else outside[0]
-    return select(inside, 1.0, _SIGMOIDS[sigmoid](distance / margin, value_at_margin))
+    if fixed:
+        return select(inside, 1.0, _SIGMOIDS[sigmoid](distance / margin, value_at_margin))
+    wide = margin > 0.0
+    falling = _SIGMOIDS[sigmoid](distance / select(wide, margin, 1.0), value_at_margin)
+    return select(inside, 1.0, select(wide, falling, 0.0))

@@ -14,6 +14,7 @@ The functions work on Python floats, torch tensors (B,) and values of a kernel a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .physics.algebra import spatial
 from .physics.algebra.spatial import quat_conjugate, quat_mul
@@ -32,6 +33,7 @@ __all__ = [
     "rotate",
     "rotate_inverse",
     "scale",
+    "solve",
     "sub",
     "to_euler",
     "wrap_to_pi",
@@ -77,6 +79,41 @@ def norm(a: Vector) -> Scalar:
 def normalize(a: Vector) -> list[Scalar]:
     """Return a / |a|, or (1, 0, ...) where |a| < 1e-15, as mju_normalize3 and mju_normalize4 do."""
     return spatial.normalize(a, [1.0] + [0.0] * (len(a) - 1))
+
+
+def solve(a: Sequence[Vector], b: Sequence[Any]) -> list[Any]:
+    """Return x with a x = b, for a symmetric and positive definite matrix such as `world.data.M`, as a list of rows.
+
+    b is a vector, or a matrix as a list of rows, such as the transpose of a Jacobian; so is x. Only the lower triangle
+    of the matrix is read. The code is written out: some tens of rows are the most that is sensible.
+
+    Raises ValueError for a matrix that is not square, or not as long as b.
+    """
+    n = len(a)
+    if any(len(row) != n for row in a) or len(b) != n:
+        raise ValueError(f"the matrix has rows of {[len(row) for row in a]} for {n} rows, and b is of {len(b)}")
+    matrix = n > 0 and isinstance(b[0], Sequence)
+    lower: list[list[Scalar]] = []  # a = L D L', by Cholesky
+    pivots: list[Scalar] = []
+    for i in range(n):
+        row: list[Scalar] = []  # L D
+        for j in range(i):
+            row.append(a[i][j] - spatial.sum_of(row[k] * lower[j][k] for k in range(j)))
+        lower.append([x / d for x, d in zip(row, pivots, strict=True)])
+        pivots.append(a[i][i] - spatial.sum_of(x * y for x, y in zip(row, lower[i], strict=True)))
+
+    def solved(column: Sequence[Scalar]) -> list[Scalar]:
+        x: list[Scalar] = []
+        for i in range(n):
+            x.append(column[i] - spatial.sum_of(lower[i][k] * x[k] for k in range(i)))
+        x = [y / d for y, d in zip(x, pivots, strict=True)]
+        for i in reversed(range(n)):
+            x[i] = x[i] - spatial.sum_of(lower[k][i] * x[k] for k in range(i + 1, n))
+        return x
+
+    if not matrix:
+        return solved(b)
+    return [list(row) for row in zip(*(solved(column) for column in zip(*b, strict=True)), strict=True)]
 
 
 def multiply(p: Quaternion, q: Quaternion) -> list[Scalar]:

@@ -161,6 +161,31 @@ def test_other_states_are_looked_at_with_what_is_held() -> None:
     torch.testing.assert_close(obs[:, 6:9], obs[:, :3], rtol=0, atol=0.01)
 
 
+def test_a_task_reads_the_inputs_that_it_sets() -> None:
+    @dataclass(frozen=True)
+    class Reading(Grasping):
+        def control(self, m: Any, world: Any, action: list[Any]) -> Control:
+            hand = [x + 0.02 * a for x, a in zip(world.data.mocap_pos[0], action[:3], strict=True)]
+            return Control([], mocap_pos={"hand": hand}, eq_active={"grasp": world.data.eq_active[1] < 0.5})
+
+        def observe(self, m: Any, world: Any) -> list[Any]:
+            return [*world.data.mocap_pos[0], *world.data.mocap_quat[0], *world.data.eq_active]
+
+        def outcome(self, m: Any, before: Any, action: list[Any], after: Any) -> Outcome:
+            return Outcome(before.data.eq_active[1], truncated=after.data.mocap_pos[0][2] > 0.45)
+
+    env = TorchVectorEnv(Reading(), 3, dtype=torch.float64, autoreset_mode="SameStep")
+    first = env.reset(seed=0)[0]
+    assert (first[:, 3:] == torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], device=env.device)).all()
+    up = torch.tensor([[0.0, 0.0, 1.0, 0.0]] * 3, dtype=torch.float64, device=env.device)
+    for k in range(3):
+        obs, reward, _, truncated, info = env.step(up)
+        seen = info["final_obs"] if k == 2 else obs
+        torch.testing.assert_close(seen[:, :3], first[:, :3] + 0.02 * (k + 1) * up[:, :3], rtol=0, atol=1e-15)
+        assert (seen[:, -1] == float(k % 2 == 0)).all() and (reward == float(k % 2 == 1)).all()
+        assert (truncated == (k == 2)).all()
+
+
 def test_interfaces_agree_and_data_has_the_inputs() -> None:
     single, many = TorchEnv(Grasping()), TorchVectorEnv(Grasping(), 2, dtype=torch.float64, autoreset_mode="Disabled")
     rl = TorchRLEnv(Grasping(), 2, dtype=torch.float64)

@@ -265,6 +265,7 @@ def test_the_extra_that_has_a_tasks_models_is_named(command, package, env_id, ex
         (["score", "TorchHopper", "--seed", "-1"], "-1 is not a whole number from 0 on"),
         (["score", "TorchHopper", "--device", "gpu"], "argument --device: gpu: "),
         (["train", "--env", "nowhere:TorchMine"], "there is no module 'nowhere'"),
+        (["train", "--env", "torch_mjenvs:Hopper"], "the class 'Hopper' of 'torch_mjenvs' has no id: register it"),
         (["train", "--out", __file__], f"no results can be kept in {__file__}"),
     ],
 )

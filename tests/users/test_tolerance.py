@@ -112,3 +112,19 @@ def test_bounds_may_differ_from_world_to_world() -> None:
     got = run_compiled(trace(body, inputs, {"y": (1, "f")}, "float64"), inputs)["y"][0]
     want = [in_numpy(a, "gaussian", (b, b + 0.5), 1.0) for a, b in zip(x, low, strict=True)]
     np.testing.assert_allclose(got, want, atol=1e-15, rtol=1e-13)
+
+
+@pytest.mark.parametrize("sigmoid", FALLS)
+def test_margins_may_differ_from_world_to_world(sigmoid: str) -> None:
+    x, margin = np.linspace(-3, 3, 51), np.linspace(-0.5, 2, 51).round(2)
+    assert (margin == 0).any()
+    inputs = {"x": np.stack([x, margin])}
+
+    def body(b: dict) -> dict:
+        return {"y": [tolerance(b["x"][0], (-0.5, 0.5), b["x"][1], sigmoid)]}
+
+    got = run_compiled(trace(body, inputs, {"y": (1, "f")}, "float64"), inputs)["y"][0]
+    want = [in_numpy(a, sigmoid, (-0.5, 0.5), max(b, 0.0)) for a, b in zip(x, margin, strict=True)]
+    np.testing.assert_allclose(got, want, atol=1e-15, rtol=1e-12)
+    tensors = tolerance(torch.from_numpy(x), (-0.5, 0.5), torch.from_numpy(margin), sigmoid)
+    np.testing.assert_allclose(tensors.numpy(), want, atol=1e-15, rtol=1e-12)

@@ -61,13 +61,16 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, and info."""
+    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, whether the
+    task is done, and info.
+    """
 
     reward: Scalar
     terms: dict[str, Scalar]
     metrics: dict[str, Scalar]
     terminated: Mask
     truncated: Mask
+    success: Mask | None
     reasons: dict[str, Mask]
     info: Named
 
@@ -204,10 +207,14 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held]:
-        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept; the push "qvel" is a kick."""
+        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept; the push "qvel" is a kick.
+
+        If the task has a `substep_control`, ctrl is what that is given: targets, of any length.
+        """
         m, returned = self.model, self.call("control", world, action)
+        width = None if self.has_substeps else m.nu
         if not isinstance(returned, Control):
-            return self.numbers("control", returned, "ctrl", m.nu), {}, {}
+            return self.numbers("control", returned, "ctrl", width), {}, {}
         pushes: dict[str, Any] = {}
         for name in ("qfrc_applied", "qvel"):
             if (given := getattr(returned, name)) is not None:
@@ -221,12 +228,22 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
-        return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes, self.held("control", returned)
+        return self.numbers("control", returned.ctrl, "ctrl", width), pushes, self.held("control", returned)
+
+    def substep_control(self, world: World, targets: list[Scalar]) -> list[Scalar]:
+        """Return ctrl (nu) for a substep."""
+        returned = self.call("substep_control", world, targets)
+        return self.numbers("substep_control", returned, "ctrl", self.model.nu)
 
     @property
     def controls(self) -> bool:
-        """Whether the task overrides `control`."""
-        return getattr(self.task.control, "__func__", None) is not Task.control
+        """Whether the task overrides `control`, or computes ctrl in every substep."""
+        return self.has_substeps or getattr(self.task.control, "__func__", None) is not Task.control
+
+    @property
+    def has_substeps(self) -> bool:
+        """Whether the task overrides `substep_control`."""
+        return getattr(self.task.substep_control, "__func__", None) is not Task.substep_control
 
     def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
         """Return the shapes of the observation's entries, and its numbers in their order.
@@ -306,7 +323,11 @@ class Contract:
             ends[what] = logical_or(*given.values())
         info = self.checked_info("outcome", returned.info)
         metrics, reasons = self.singles("metrics", returned.metrics), reasons if named else {}
-        return Verdict(checked.total(), terms, metrics, ends["terminated"], ends["truncated"], reasons, info)
+        if not (returned.success is None or is_mask(returned.success)):
+            text = f"success must be True, False or a comparison such as x > 1.0, not {describe(returned.success)}"
+            raise self.error("outcome", TypeError, text)
+        end = (ends["terminated"], ends["truncated"], returned.success, reasons)
+        return Verdict(checked.total(), terms, metrics, *end, info)
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""

@@ -20,16 +20,16 @@ from ..compiler import source
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
-from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
 from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import RANGES, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import left_by_step, refreshed, steps
+from ..physics.step import controlled_steps, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
-from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
+from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
@@ -269,6 +269,7 @@ class Episode:
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
+        kept = kept or (flat(self.initial_kept) if self.held else ())
         given = self.kept_by_name(kept) if kept else {}
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
@@ -369,9 +370,12 @@ class Episode:
         return world, action, bad_state, bad_action
 
     def advance(
-        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], held: Held, rng: Random, *bad: Mask
-    ) -> tuple[WorldState, World, Mask]:
+        self, old: WorldState, before: World, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], held: Held,
+        *bad: Mask,
+    ) -> tuple[WorldState, World, Mask]:  # fmt: skip
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
+
+        `ctrl` is what `control` returned: targets, if the task computes ctrl in every substep.
 
         The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, if any of
         `bad` is true or its state turns bad.
@@ -383,10 +387,17 @@ class Episode:
         pushes = dict(pushes) | self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
-        moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
+        if self.contract.has_substeps:
+            control = self.in_substeps(before, ctrl, kept)
+            moved, ctrl = controlled_steps(m, kicked, control, self.task.frame_skip, self.precision, **pushes)
+        else:
+            moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
+        if self.contract.has_substeps:
+            ctrl = choose_all(stopped, [0.0] * m.nu, ctrl)
+        new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
             at = len(new.kept)
@@ -394,7 +405,20 @@ class Episode:
             pushes |= self.held_by_name(new.kept)
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self, new.kept), stopped
+        return new, World(new.qpos, new.qvel, {}, data, before.rng, new.act, self, new.kept), stopped
+
+    def in_substeps(
+        self, before: World, targets: list[Scalar], kept: list[Scalar]
+    ) -> Callable[[Any, State], list[Scalar]]:
+        """Return what computes the ctrl of a substep from its number and the state at which it begins."""
+        draws = before.rng.fork()
+
+        def control(i: Any, state: State) -> list[Scalar]:
+            own = [x for name in self.model.kept0 for x in state.kept[name]] + kept[len(flat(self.model.kept0)) :]
+            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), own)
+            return self.contract.substep_control(replace(world, memory=before.memory), targets)
+
+        return control
 
     # what a world keeps besides positions, velocities and activations
 
@@ -484,12 +508,19 @@ class Episode:
         info, sums = verdict.info, b.get("episode_sums", [])
         if self.layout.logged:
             added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
-            sums = [x + y for x, y in zip(sums, [*added, 1.0], strict=True)]
-            terms, (*metrics, steps_made) = sums[: len(verdict.terms)], sums[len(verdict.terms) :]
+            *summed, steps_before = sums
+            success: list[Scalar] = []
+            if verdict.success is not None:
+                *summed, before_now = summed
+                now = select(logical_and(verdict.success, logical_not(bad)), 1.0, 0.0)
+                success = [maximum(before_now, now), now]
+            summed, steps_made = [x + y for x, y in zip(summed, added, strict=True)], steps_before + 1.0
+            terms, metrics = summed[: len(verdict.terms)], summed[len(verdict.terms) :]
+            sums = [*summed, *success[:1], steps_made]
             reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
             reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
             ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
-            told = [*terms, *(x / steps_made for x in metrics), steps_made, *ended]
+            told = [*terms, *(x / steps_made for x in metrics), *success, steps_made, *ended]
             info = info | dict(zip(self.layout.logged, told, strict=True))
         return result, obs, flatten(self.layout.info, info), sums
 
@@ -498,6 +529,7 @@ class Episode:
         for what, known, found in (
             ("terms of the reward", self.layout.rewards, verdict.terms),
             ("metrics", self.layout.metrics, verdict.metrics),
+            ("successes", self.layout.successes, () if verdict.success is None else SUCCESSES),
             ("reasons of an end", tuple(x for x in self.layout.ends if x not in OWN_REASONS), verdict.reasons),
         ):
             if tuple(found) != known:
@@ -519,8 +551,7 @@ class Episode:
         before = self.world_at(old.qpos, old.qvel, old.act, rng, old.kept)
         before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, held, bad_ctrl = self.control(before, action)
-        new, after, bad = self.advance(old, ctrl, pushes, held, rng, bad_action, bad_state, bad_ctrl)
-        new.ctrl = ctrl if self.layout.controls else []
+        new, after, bad = self.advance(old, before, ctrl, pushes, held, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
         result, obs, info, new.episode_sums = self.judge(b, before, action, after, bad)
@@ -601,12 +632,12 @@ class Episode:
         if is_known(self.task):
             m = self.model
             _, memory = self.contract.memory()
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory, ())
         found = []
         m, (widths, _) = self.model, self.contract.memory()
         sizes = {
             "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
-            "memory": size_of(widths),
+            "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
 
@@ -621,30 +652,33 @@ class Episode:
 
     def find_layout(
         self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar], *, twice: bool = False,
+        remembered: list[Scalar], kept: Sequence[Scalar], *, twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
         """Run all of the task's functions once, or twice, and return the layout that their results have."""
         m, contract = self.model, Contract(self.task, self.model, twice)
         memory, first = contract.memory()
-        before = self.world_at(qpos, qvel, act, rng)
+        before = self.world_at(qpos, qvel, act, rng, kept)
         before.memory = by_name(memory, remembered)
         contract.begin(memory, first, before)
         shapes, _ = contract.observe(before)
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
-        contract.control(before, action)
+        targets, *_ = contract.control(before, action)
+        if contract.has_substeps:
+            contract.substep_control(before, targets)
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)
         rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
         if ends:
             ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
-        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, ends))
+        successes = () if verdict.success is None else SUCCESSES
+        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, successes, ends))
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
-            contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
+            contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,
         )  # fmt: skip
 

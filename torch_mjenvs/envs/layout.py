@@ -30,6 +30,7 @@ class BufferLayout:
     reset_info: tuple[str, ...]
     rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
     metrics: tuple[str, ...]  # the names of the task's metrics
+    successes: tuple[str, ...]  # `SUCCESSES` if the task says when it is done
     ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
     truncates: bool  # whether the task itself truncates episodes
     controls: bool  # whether the task itself turns actions into ctrl
@@ -50,12 +51,14 @@ class BufferLayout:
     @property
     def logged(self) -> tuple[str, ...]:
         """The names of the entries of info about an episode."""
-        return entries(self.rewards, self.metrics, self.ends)
+        return entries(self.rewards, self.metrics, self.successes, self.ends)
 
     @property
     def sums(self) -> int:
-        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step."""
-        return len(self.rewards) + len(self.metrics) + 1 if self.logged else 0
+        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step. Before the
+        last, where the task says when it is done, is 1 if it has been.
+        """
+        return len(self.rewards) + len(self.metrics) + bool(self.successes) + 1 if self.logged else 0
 
     def buffers(self) -> list[Buffer]:
         """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""

@@ -193,6 +193,8 @@ class StepGradient(Differentiable):
         before = episode.world_at(b["qpos"], b["qvel"], act, random(b, b["episode"][0] + -1, b["elapsed_steps"][0] + 1))
         before.memory = by_name(widths, b.get("memory", []))
         ctrl, pushes, *_ = episode.control(before, action)
+        if episode.contract.has_substeps:
+            raise NotDifferentiable("what the task's substep_control computes has no gradient yet")
         if episode.held:
             raise NotDifferentiable(f"what the task keeps in {', '.join(episode.held)} has no gradient yet")
         kick = pushes.pop("qvel", [0.0] * m.nv)

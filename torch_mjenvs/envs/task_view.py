@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 from ..compiler.expr import PYTHON_TYPE, Expr
+from ..physics.dynamics.inertia import full_m
 from ..physics.model.data import FIELDS, Data
 from ..physics.model.named import Element
 from ..physics.sensors.sensor_data import SensorData
@@ -111,7 +112,7 @@ class TaskData:
                 raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
             return x
 
-        found = getattr(self._data, name)
+        found = full_m(self._data._model, self._data) if name == "M" else getattr(self._data, name)
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""
             raise AttributeError(f"world.data.{name} is not known in a task{hint}")

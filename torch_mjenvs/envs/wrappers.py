@@ -28,7 +28,7 @@ from ..by_value import ByValue, Held
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .entries import END, MEAN, REWARD
+from .entries import END, MEAN, REWARD, SUCCESS
 from .episode_log import EpisodeMeans, of_last_step
 from .layers import refuse_arrays
 from .rollout import Act, Observations, Rollout, Step
@@ -195,7 +195,8 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
     Both are present in every step, like this environment's other entries of info. If the task names terms of its
     reward, metrics or reasons of its ends, there are dicts of these, (N,) by name: "rewards", the sum of a term over
-    the episode; "metrics", the mean of a metric; "ends", 1 if the reason ended the episode.
+    the episode; "metrics", the mean of a metric; "ends", 1 if the reason ended the episode. If it says when it is done,
+    "success" has "once", 1 if it was in any step, and "at_end", 1 if it was in the last.
 
     `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
     `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
@@ -255,7 +256,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         }
         self._remember(done, stats)
         named = of_last_step(self.unwrapped.engine)
-        for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("ends", END)):
+        for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("success", SUCCESS), ("ends", END)):
             if found := {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}:
                 stats[what] = {name: torch.where(done, x, 0.0) for name, x in found.items()}
         if self._same_step:

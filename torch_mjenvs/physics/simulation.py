@@ -34,8 +34,8 @@ from ..compiler.functions import Pure, bounded
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives
-from .algebra.spatial import zeros
 from .derivatives import Linearization
+from .dynamics.inertia import full_m
 from .kernel_request import SENSOR, STATE, KernelRequest
 from .loading.load import load, parse
 from .loading.size import sized
@@ -62,15 +62,7 @@ def _output(m: Model, d: Data, name: str) -> Any:
         return d.sensordata[m.sensor(name.removeprefix(SENSOR))]
     if name == "sensordata":
         return list(d.sensordata)
-    return _mass_matrix(m, d) if name == "M" else getattr(d, name)
-
-
-def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
-    full = [zeros(m.nv) for _ in range(m.nv)]
-    for i, row in enumerate(d.M):
-        for j, x in row.items():
-            full[i][j] = full[j][i] = x
-    return full
+    return full_m(m, d) if name == "M" else getattr(d, name)
 
 
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on: the model's sizes

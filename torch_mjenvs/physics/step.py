@@ -5,6 +5,7 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +87,26 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
         return step(m, s, ctrl, Table(last_one)[i] > 0.5, precision, **pushes)
 
     return repeat(n, body, replace(state, kept=_kept(m, state)).unmoved(m.nbody))
+
+
+def controlled_steps(
+    m: Model,
+    state: State,
+    control: Callable[[Any, State], list[Scalar]],
+    n: int,
+    precision: Precision = DOUBLE,
+    **pushes: Any,
+) -> tuple[State, list[Scalar]]:
+    """Return the state after n steps, and the ctrl of the last one. control(i, state) gives that of step i."""
+    last_one = [float(i == n - 1) for i in range(n)]
+
+    def body(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
+        ctrl = control(i, carry["state"])
+        return {"state": step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **pushes), "ctrl": ctrl}
+
+    begun = replace(state, kept=_kept(m, state)).unmoved(m.nbody)
+    ended = repeat(n, body, {"state": begun, "ctrl": [0.0] * m.nu})
+    return ended["state"], ended["ctrl"]
 
 
 def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:

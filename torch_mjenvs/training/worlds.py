@@ -55,6 +55,11 @@ def task_id(name: str) -> str:
             raise SystemExit(f"there is no module {module!r}, neither in this folder nor installed") from error
     known = task_ids()
     found = [full for full in known if name in (full, full.rpartition("-v")[0])]
+    if not found and module and isinstance(getattr(importlib.import_module(module), name, None), type):
+        raise SystemExit(
+            f"the class {name!r} of {module!r} has no id: register it there by gymnasium.register (docs/commands.md, "
+            "train), and name that id"
+        )
     if not found:
         raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}{did_you_mean(name, known)}")
     full = max(found, key=lambda full: int(full.rpartition("-v")[2]))

@@ -157,6 +157,9 @@ class Outcome:
     `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
     reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, could have gone on, so
     learners bootstrap from the value of its last state; they do not after a termination.
+
+    `success` is a mask: whether the task is done in this step. It ends nothing. info["episode_success/once"] is 1 if it
+    was true in any step of the episode so far, and info["episode_success/at_end"] if it is in this one.
     """
 
     reward: Scalar | Mapping[str, Scalar]
@@ -167,6 +170,7 @@ class Outcome:
     scale: Scalar = 1.0
     clip: tuple[float, float] = (-math.inf, math.inf)
     metrics: Mapping[str, Scalar] = field(default_factory=dict)
+    success: Mask | None = None
 
     def weighted(self) -> dict[str, Scalar]:
         """Return the terms times their weights, by name; {} where the reward is a number without a name.
@@ -209,8 +213,9 @@ class Task:
     dm_control reads: everything that depends on positions and velocities is of the final state; forces of actuators,
     accelerations, and sensors of both are of the last substep. After a reset these are without actuation.
 
-    An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
-    `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
+    An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, with
+    `substep_control` in each of its substeps, `remember`, `outcome` and `observe`. Every task writes `reset`, `observe`
+    and `outcome`; the others are optional.
 
     A `reset` that takes long, for instance because of `World.settled`, delays the other worlds of its vector. With
     `resets_ahead` it is computed in advance, for many worlds at a time, with the same results. It may then not look at
@@ -356,6 +361,15 @@ class Task:
         Return a `Control` to push or kick as well. `torch_mjenvs.controls` has functions that are often needed here.
         """
         return action
+
+    def substep_control(self, m: Model, world: World, targets: list[Scalar]) -> Sequence[Scalar]:
+        """Return the model's ctrl (nu) for one substep: torques that follow what the robot does within the step.
+
+        For controllers that run as often as the physics, such as operational space control. `targets` is what `control`
+        returned as ctrl, of any length: it is called once, when the step begins. `world` is at the beginning of the
+        substep, with `data` of that state, without actuation, and its `memory` is that of the step's beginning.
+        """
+        return targets
 
     def remember(
         self, m: Model, before: World, action: list[Scalar], after: World

@@ -243,6 +243,15 @@ def crb(m: Model, d: Data) -> None:
         d.M = _with_armature(d.M, tendon_armature(m, t), d.ten_J[t])
 
 
+def full_m(m: Model, d: Data) -> list[list[Scalar]]:
+    """Return M with all of its entries, a list of nv rows. mj_fullM."""
+    full = [zeros(m.nv) for _ in range(m.nv)]
+    for i, row in enumerate(d.M):
+        for j, x in row.items():
+            full[i][j] = full[j][i] = x
+    return full
+
+
 def dof_columns(m: Model) -> list[list[int]]:
     """Return the columns of the entries in each row of M's lower triangle, except for the armature of tendons."""
     return [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
