@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -98,6 +99,41 @@ def test_fresh_data_are_those_of_mj_step1_after_the_last_substep(integrator: str
     assert 20 < touching < 60
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "RK4"])
+def test_forward_data_are_those_of_mj_forward_after_the_last_substep(integrator: str) -> None:
+    """All fields are of the new state, forces, accelerations and their sensors under the step's control, too."""
+
+    class Forward(Fresh):
+        data = "forward"
+
+    n, mjm = 24, model(integrator)
+    env = TorchVectorEnv(Forward(integrator=integrator), n, dtype=torch.float64)
+    obs, _ = env.reset(seed=0)
+    for k in range(n):
+        close(obs[k].cpu().numpy(), theirs(mjm, forwarded(mjm, [x[k] for x in (env.qpos, env.qvel, env.act)], [0.0])))
+    rng = np.random.default_rng(1)
+    touching = 0
+    for _ in range(20):
+        ctrl = rng.uniform(-1, 1, (n, 1))
+        obs, reward, *_ = env.step(torch.tensor(ctrl, device=env.device))
+        for k in range(n):
+            d = forwarded(mjm, [x[k] for x in (env.qpos, env.qvel, env.act)], ctrl[k])
+            close(obs[k].cpu().numpy(), theirs(mjm, d))
+            close(reward[k].cpu().numpy(), d.sensordata[0])
+            touching += d.sensordata[0] > 0
+    assert 100 < touching < 400
+
+
+def forwarded(mjm: mujoco.MjModel, state: list[torch.Tensor], ctrl: Sequence[float]) -> mujoco.MjData:
+    """mjData after mj_forward at a state of qpos, qvel and act."""
+    d = mujoco.MjData(mjm)
+    d.qpos[:], d.qvel[:], d.act[:] = (x.cpu().numpy() for x in state)
+    d.ctrl[:] = ctrl
+    mujoco.mj_forward(mjm, d)
+    mujoco.mj_subtreeVel(mjm, d)
+    return d
+
+
 def test_fresh_data_of_a_reset_are_without_actuation() -> None:
     mjm = model("Euler")
     env = TorchVectorEnv(Fresh(), 8, dtype=torch.float64)
@@ -115,7 +151,7 @@ def test_data_of_another_kind_are_refused() -> None:
     class Stale(Fresh):
         data = "stale"
 
-    with pytest.raises(ValueError, match="data must be 'gymnasium' or 'fresh', not 'stale'"):
+    with pytest.raises(ValueError, match="data must be 'gymnasium', 'fresh' or 'forward', not 'stale'"):
         Stale()
 
 

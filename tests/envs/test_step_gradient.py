@@ -178,3 +178,18 @@ def test_what_has_no_gradients_is_refused_by_name():
     engine, state, action = of(Pushed(), 0)
     with pytest.raises(UnsupportedModel, match=r"pushed-step.*pushes with \(qfrc_applied\)"):
         by_action(engine, state, action, "qvel")
+
+
+@pytest.mark.parametrize("data", ["gymnasium", "forward"])
+def test_what_would_need_the_solver_again_is_refused_instead_of_taken_to_be_constant(data):
+    """Forces before a step, and after it those of mj_forward: they had silently no gradient."""
+
+    class Heavy(tasks.InvertedPendulum):
+        def outcome(self, m, before, action, after):
+            return Outcome((after if self.data == "forward" else before).data.qacc[0])
+
+    Heavy.data = data
+    engine, state, action = of(Heavy(), 0)
+    state["qpos"].requires_grad_()
+    with pytest.raises(UnsupportedModel, match=r"no gradients of .*heavy-step.*: forces and accelerations at a state"):
+        engine.transition(state, action)["reward"].sum().backward()

@@ -102,6 +102,19 @@ def test_a_model_that_takes_minutes_to_build_is_said_to_before_it_is_traced(monk
     assert "8 dofs, and 21 pairs of geoms that may touch, most of them of the bodies 'body 1' and 'body 3' (1)" in text
 
 
+def test_where_noslip_makes_most_of_a_step_it_is_named() -> None:
+    """dm_control's composer sets it with elliptic cones, for which all contacts are written out one by one."""
+    mjm = chain(20)
+    mjm.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    sizes = [size.estimate(load(mjm))]
+    assert "noslip" not in size._message(load(mjm), sizes[0])
+    mjm.opt.noslip_iterations = 5
+    sizes.append(size.estimate(load(mjm)))
+    assert sizes[1] > 2 * sizes[0]
+    want = f"; noslip_iterations=5 makes most of it: with 0 it is about {sizes[0]:,} operations"
+    assert size._message(load(mjm), sizes[1]).endswith(want)
+
+
 def test_it_is_said_once_for_all_kernels_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it is only seen when they are traced, and the next is larger."""
     for large, operations in ((1, 1), (size.LARGE, size.LARGE)):

@@ -104,7 +104,7 @@ class Adjoints:
         elif e in self._of_solutions:
             made_of = self._of_solutions[e].residual
         elif e in current().solutions:
-            made_of = [self._computed.get(e)]
+            made_of = [self._computed[e]] if e in self._computed else current().solutions[e].given
         elif e.type in "fa" and e not in current().held:
             made_of = self._made_of(e)
         if any(self._is_active(x) for x in made_of):
@@ -152,6 +152,8 @@ class Adjoints:
         elementary = current().elementary
         if e in self._computed:
             self._add(bars, self._computed[e], bar)
+        elif e in current().solutions:
+            raise NotDifferentiable("forces and accelerations at a state from which no step was taken have none yet")
         elif e.op == "get":
             self._into_array(e, bar)
         elif e in elementary:

@@ -27,7 +27,7 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import RANGES, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import controlled_steps, left_by_step, refreshed, steps
+from ..physics.step import controlled_steps, forwarded, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .layout import BufferLayout, size_of
@@ -40,6 +40,8 @@ Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name
 
 # The purposes of streams of random numbers. An episode's steps have streams, too, numbered from 1.
 RESET, BEGIN, PARAMS = 0, -1, -2
+
+AFTER = {"gymnasium": left_by_step, "fresh": refreshed, "forward": forwarded}  # mjData after a step: see `Task.data`
 
 
 def random(b: Buffers, number: Word, what: Word) -> Random:
@@ -403,8 +405,7 @@ class Episode:
             at = len(new.kept)
             new.kept += choose_all(stopped, old.kept[at:], kept[at:])
             pushes |= self.held_by_name(new.kept)
-        left = refreshed if self.task.data == "fresh" else left_by_step
-        data = left(m, state, ctrl, self.precision, **pushes)
+        data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, before.rng, new.act, self, new.kept), stopped
 
     def in_substeps(

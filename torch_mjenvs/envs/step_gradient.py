@@ -25,11 +25,10 @@ from ..physics.kernel_request import KernelRequest
 from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
-from ..physics.step import left_by_step, refreshed
 from ..physics.step_function import STATE, WARM, StepFunction, accelerations
 from .contract import by_name
 from .entries import BAD_STATE
-from .episode import Buffers, Episode, random
+from .episode import AFTER, Buffers, Episode, random
 from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
@@ -213,8 +212,7 @@ class StepGradient(Differentiable):
             last = State(ends["last"]["qpos"], ends["last"]["qvel"], [0.0] * m.nv, ends["last"].get("act", []))
             moved, solutions = transition.ended_at(m, last, ctrl, b["qaccs"], episode.precision)
             moved.qpos, moved.qvel, moved.act = ends["new"]["qpos"], ends["new"]["qvel"], ends["new"].get("act", [])
-            left = refreshed if episode.task.data == "fresh" else left_by_step
-            data = left(m, moved, ctrl, episode.precision)
+            data = AFTER[episode.task.data](m, moved, ctrl, episode.precision)
             after = World(moved.qpos, moved.qvel, {}, data, before.rng, moved.act, episode)
             memory = episode.remember(before, action, after, False)
             after.memory = by_name(widths, memory)

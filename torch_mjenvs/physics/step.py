@@ -171,3 +171,12 @@ def refreshed(m: Model, state: State, ctrl: list[Scalar], precision: Precision =
 
     new.sensordata = SensorData(m, measured)
     return new
+
+
+def forwarded(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
+    """Return mjData as mj_forward leaves it after the step that led to this state, under the same inputs.
+
+    All fields are of the state itself, forces, accelerations and contacts included: the constraints are solved again.
+    """
+    given = {"ctrl": ctrl, "precision": precision, **state.kept, **pushes}
+    return Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)

@@ -211,7 +211,8 @@ class Task:
     `data` says which evaluation of mjData `World.data` has after a step. "gymnasium" is what Gymnasium reads: that of
     the last substep, from which the final qpos and qvel follow (for Runge-Kutta, its last stage). "fresh" is what
     dm_control reads: everything that depends on positions and velocities is of the final state; forces of actuators,
-    accelerations, and sensors of both are of the last substep. After a reset these are without actuation.
+    accelerations, and sensors of both are of the last substep. After a reset these are without actuation. "forward" is
+    what an environment reads that calls mj_forward after its step: all is of the final state, under the step's control.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, with
     `substep_control` in each of its substeps, `remember`, `outcome` and `observe`. Every task writes `reset`, `observe`
@@ -250,8 +251,8 @@ class Task:
     frame_skip: int
 
     def __post_init__(self) -> None:
-        if self.data not in ("gymnasium", "fresh"):
-            raise ValueError(f"data must be 'gymnasium' or 'fresh', not {self.data!r}")
+        if self.data not in ("gymnasium", "fresh", "forward"):
+            raise ValueError(f"data must be 'gymnasium', 'fresh' or 'forward', not {self.data!r}")
         if unknown := [name for name in self.inputs if name not in HELD]:
             raise ValueError(f"inputs may name {', '.join(HELD)}, not {', '.join(map(repr, unknown))}")
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))

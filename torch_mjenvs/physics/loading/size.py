@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...compiler.program import Program
 from ...compiler.tiles import pays
@@ -126,5 +127,15 @@ def _message(m: Model, operations: int, roughly: str = "") -> str:
         f"a step of this model has {roughly}{operations:,} operations, and building its kernel may take minutes (about "
         f"{operations * SECONDS:,.0f} s): {m.nv} dofs, and {len(m.pairs):,} pairs of geoms that may touch, most of "
         f"them of the bodies {most or 'none'}; keep apart by contype and conaffinity, or by <exclude>, what need not "
-        "touch"
+        f"touch{_due_to_noslip(m, operations)}"
     )
+
+
+def _due_to_noslip(m: Model, operations: int) -> str:
+    """Say that noslip makes most of a step, where it does: its contacts are written out one by one."""
+    if not m.noslip_iterations:
+        return ""
+    without = estimate(replace(m, noslip_iterations=0))
+    if without > operations / 2:
+        return ""
+    return f"; noslip_iterations={m.noslip_iterations} makes most of it: with 0 it is about {without:,} operations"
