@@ -31,6 +31,16 @@ PACKAGES = {  # where the models of each are
     "mujoco_playground": "_src",
     "gymnasium_robotics": ".",
     "brax": ".",
+    "metaworld": ".",
+    "robosuite": ".",
+    "myo_sim": ".",
+    "musclemimic_models": ".",
+    "safety_gymnasium": ".",
+    "fancy_gym": ".",
+    "gym_aloha": ".",
+    "gym_hil": ".",
+    "gym_xarm": ".",
+    "dm_robotics": ".",
 }
 TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]) * 0.05
 

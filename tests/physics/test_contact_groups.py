@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from torch_mjenvs.compiler import tiles
+from torch_mjenvs.compiler.control import unroll_limit, unrolling
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.colliders import NEVER
 from torch_mjenvs.physics.collision.primitive import ball_colliders
 from torch_mjenvs.physics.collision.shapes import COLLIDERS, Collider
-from torch_mjenvs.physics.constraints.batch import contact_groups
+from torch_mjenvs.physics.constraints.batch import contact_groups, pair_batch
 from torch_mjenvs.physics.constraints.batch.contact_pool import layout_of
 from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs, divided
 from torch_mjenvs.physics.constraints.softening import contact_bound
@@ -427,3 +428,34 @@ def test_the_wrench_on_a_fixed_body_that_is_touched_is_about_its_own_centre(shap
     scale = np.abs(data.cfrc_ext).max()
     np.testing.assert_allclose(ours.cfrc_ext[0].cpu(), data.cfrc_ext, rtol=0, atol=tolerance * scale)
     np.testing.assert_allclose(ours.sensordata[0].cpu(), data.sensordata, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("many", ["batches", "floors", "pools"])
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_loops_soften_what_code_written_out_for_each_pair_softens(cone, many, monkeypatch):
+    """Much friction against turning is too stiff for float32; here with its bounds, in float64's numbers."""
+    model = heap(7 if many == "floors" else 5, 4, False, cone)
+    model.geom_friction[:, 0], model.geom_friction[:, 1] = 0.8, 0.1
+    model.geom_friction[[1, 5], 1] = 0.3
+    model.geom_solimp[:, :2] = 0.998
+    m = load(model)
+    bounds = [contact_bound(m, p, SINGLE) for p in m.pairs]
+    softened = [bool(x.give or x.slip) for x in bounds]
+    assert 3 < sum(softened) < len(softened) and not any(x.spring for x in bounds)
+    if many == "pools":
+        monkeypatch.setattr(pair_batch, "VERY_MANY", 1)
+        monkeypatch.setattr(pair_batch, "MANY", 1)
+    states, apart = scattered(model, 6), []
+    with unrolling(0 if many == "floors" else unroll_limit()):
+        batches, pools = divided(m, SINGLE)
+        count = sum(map(len, batches)), sum(len(pairs) for pool in pools for pairs in pool)
+        assert count == {"batches": (10, 0), "floors": (21 + 5, 0), "pools": (0, 15)}[many]
+        looped = [derive(m, qpos.tolist(), qvel.tolist(), None, [], precision=SINGLE).qacc for qpos, qvel in states]
+    monkeypatch.setattr(pair_batch, "_fits_tables", lambda *_: False)
+    assert divided(m, SINGLE) == ([], [])
+    for (qpos, qvel), found in zip(states, looped, strict=True):
+        want = derive(m, qpos.tolist(), qvel.tolist(), None, [], precision=SINGLE).qacc
+        np.testing.assert_allclose(found, want, rtol=0, atol=1e-9 * np.abs(want).max())
+        hard = derive(m, qpos.tolist(), qvel.tolist(), None, [], precision=DOUBLE).qacc
+        apart.append(np.abs(np.subtract(hard, want)).max() / np.abs(want).max())
+    assert max(apart) > 1e-7  # it makes a difference

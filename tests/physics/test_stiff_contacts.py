@@ -134,10 +134,10 @@ def test_accelerations_of_a_body_that_turns_about_nearly_its_centre_of_mass(asid
 
 @pytest.mark.parametrize("dtype", [F32, F64])
 def test_two_bodies_that_turn_about_their_centres_of_mass_touch(dtype):
-    """A batch: but for their stiffness these pairs would be handled by a loop."""
+    """A batch: the loop over these pairs finds in a table how stiff they may be."""
     rods = "".join(rod("hinge", 0.42 * i, f"0 {20 * (-1) ** i} {4 * i}") for i in range(5))
     model = world(f'<body pos="0 0 2">{rods}</body>', 1, condim=1)
-    assert model.npair == 0 and batch_pairs(load(model), precision_of(dtype)) == []
+    assert model.npair == 0 and len(batch_pairs(load(model), precision_of(dtype))) == 1
     rng = np.random.default_rng(1)
     states = [(rng.normal(0, 0.3, 10), rng.normal(0, 1, 10)) for _ in range(6)]
     assert sum(oracle.forward(model, *s, np.zeros(0)).ncon for s in states) > 4

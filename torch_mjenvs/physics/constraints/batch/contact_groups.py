@@ -21,11 +21,9 @@ from ...model.data import Data
 from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
-from ..contacts import cone_of
 from ..limbs import IdleRows
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
-from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
@@ -205,7 +203,7 @@ def _group(
     m: Model, tables: PairTables, moving: Records, touching: Any, refine: Sequence[Mask], rows: Records | Computed
 ) -> ContactGroup:
     def cone(i: Any) -> Cone:
-        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
+        return tables.cone(m, i, rows)
 
     def again() -> ContactGroup:
         anew = tables.recomputed()
@@ -219,7 +217,7 @@ def _row(tables: PairTables, moving: Records, i: Any) -> dict[Hashable, Any]:
     dist, p, frame = tables.contact(i)
     lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
     found = rows_of(tables.batch, moving, i, lines, row.y0)
-    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+    return found | {"D": tables.stiffness(i, row), "friction": [x.of_contact(i) for x in tables.friction]}
 
 
 def rows_of(

@@ -120,7 +120,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # contacts that friction makes stiff are softened for each world, and so written out
-        if loop and moving and _is_plain(contact_bound(m, p, precision)):
+        if loop and moving and _fits_tables(contact_bound(m, p, precision), world):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     copies = sum(len(pairs) for (of_world, *_), pairs in found.items() if of_world)
@@ -147,7 +147,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
         loop = loop_of(m, p)
         if not sides_of(m, *bodies):
             continue
-        if loop and _is_plain(bound):
+        if loop and _fits_tables(bound, world):
             key = id(loop), field_of(m, p), one_tree, contact_param(m, p).solimp[4]
             found.setdefault(p.condim, {}).setdefault(key, []).append(p)
             count += 1
@@ -163,9 +163,13 @@ def _very_many(m: Model) -> int:
     return min(MANY_SWEPT, VERY_MANY) if m.noslip_iterations else VERY_MANY
 
 
-def _is_plain(bound: ContactBound) -> bool:
-    """Return whether nothing is softened, and it is known beforehand if Newton steps are to be repeated."""
-    return isinstance(bound.needs_refinement, bool) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
+def _fits_tables(bound: ContactBound, m: Model) -> bool:
+    """Return whether a loop finds what softens a pair's contacts in tables: numbers that all worlds share, no spring.
+
+    It must also be known beforehand if Newton steps are to be repeated.
+    """
+    softened = not (is_zero(bound.give) and is_zero(bound.slip))
+    return isinstance(bound.needs_refinement, bool) and is_zero(bound.spring) and not (softened and m.nominal)
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:

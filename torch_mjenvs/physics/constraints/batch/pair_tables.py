@@ -24,7 +24,11 @@ from ...model.data import Data
 from ...model.enums import GeomType
 from ...model.hfield import Ground
 from ...model.model import Model
+from ...model.precision import Precision
+from ..cones.pyramid import Cone
 from ..contact_row import ContactRow, row_param, row_share
+from ..contacts import cone_of
+from ..softening import ContactBound, contact_bound
 from .pair_batch import PairBatch, field_of
 from .records import Computed, Records, records, records_parts
 
@@ -134,6 +138,7 @@ class PairTables:
         self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
         self._tabulate_rows(m)
+        self._tabulate_bounds(m, d.precision)
         self.ground = ground_of(m, pairs) if field_of(m, pairs[0]) >= 0 else None
         weights = [m.body_invweight0[body][0] for body in self.moved]
         self._by_body = None if is_number(*weights) else Array(weights)
@@ -211,6 +216,20 @@ class PairTables:
         self.k = PerPair(batch, [x.k for x in rows])
         self.damping = [PerPair(batch, [x.damping[axis] for x in rows]) for axis in range(batch.condim)]
         self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
+
+    def _tabulate_bounds(self, m: Model, precision: Precision) -> None:
+        """Tabulate what softens contacts; where parameters vary, only pairs that nothing softens are in loops."""
+        bounds = [ContactBound(False) if m.nominal else contact_bound(m, p, precision) for p in self.batch.pairs]
+        self.gives, self.slips = [x.give for x in bounds], [x.slip for x in bounds]
+
+    def stiffness(self, i: Any, row: ContactRow) -> Scalar:
+        """Return the stiffness of contact i, from its `row`."""
+        return row.stiffness(PerPair(self.batch, self.gives).of_contact(i) if any(self.gives) else 0.0)
+
+    def cone(self, m: Model, i: Any, rows: Records | Computed) -> Cone:
+        """Return the cone of contact i, from `rows`, which have its "friction" and stiffness "D"."""
+        slip = PerPair(self.batch, self.slips).of_contact(i) if any(self.slips) else 0.0
+        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False, slip=slip))
 
     def touching(self) -> Any:
         """Find the contacts that act in any world."""

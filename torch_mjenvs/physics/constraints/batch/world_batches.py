@@ -22,10 +22,8 @@ from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contact_force import body_motion
-from ..contacts import cone_of
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
-from ..softening import ContactBound
 from ..world_contacts import add_stiffness, along, spread
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
@@ -118,7 +116,7 @@ class WorldBatch:
         r = choose(sign > 0.0, arm2, arm1)
         y0 = row.y0(along(r, frame, self.tables.batch.condim, sign, self._of_body(self.velocity, i)))
         friction = [x.of_contact(i) for x in self.tables.friction]
-        return {"r": r, "y0": y0, "D": row.stiffness(), "friction": friction} | dict(enumerate(frame))
+        return {"r": r, "y0": y0, "D": self.tables.stiffness(i, row), "friction": friction} | dict(enumerate(frame))
 
     def push(self, motion: Array, i: Any) -> list[Any]:
         """Return contact i's share of its body's wrench and stiffness, as (place, value)."""
@@ -182,7 +180,7 @@ class WorldBatch:
         return motion[self._per_pair(self.places, i), :]
 
     def _cone(self, i: Any) -> Cone:
-        return cone_of(self.m, self.rows.at(i, "friction"), self.rows.at(i, "D"), ContactBound(False))
+        return self.tables.cone(self.m, i, self.rows)
 
     def _per_pair(self, values: Sequence[Any], i: Any) -> Any:
         """Return contact i's entry of a list with one entry for each pair."""
