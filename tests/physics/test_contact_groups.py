@@ -445,7 +445,7 @@ def test_loops_soften_what_code_written_out_for_each_pair_softens(cone, many, mo
     if many == "pools":
         monkeypatch.setattr(pair_batch, "VERY_MANY", 1)
         monkeypatch.setattr(pair_batch, "MANY", 1)
-    states, apart = scattered(model, 6), []
+    states, apart = scattered(model, 3), []
     with unrolling(0 if many == "floors" else unroll_limit()):
         batches, pools = divided(m, SINGLE)
         count = sum(map(len, batches)), sum(len(pairs) for pool in pools for pairs in pool)
