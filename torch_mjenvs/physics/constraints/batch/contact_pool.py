@@ -360,7 +360,7 @@ def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: 
     found = _found(finders, acting, orders, slots, condim, n)
     refine = refined_in_loop(m, d.precision, slots.which, pairs, lambda of, i: Table(of)[slots.place(i)])
     kth = [k for _, k in contacts]
-    slip_of = {id(pair): x for f in finders for pair, x in zip(f.batch.pairs, f.slips, strict=True)}
+    slip_of = {id(pair): float(x) for f in finders for pair, x in zip(f.batch.pairs, f.slips, strict=True)}
     slips = [slip_of[id(pair)] for pair in pairs]
     pool = ContactPool(m, pairs, kth, slips, condim, slots, couples, layout, found, jacobian, y0, refine)
     pool.compute_rows(d)
