@@ -88,7 +88,7 @@ def beside_mujoco(
         for _ in range(steps):
             before = d.qvel.copy()
             mujoco.mj_step(own, d)
-        if d.warning.number.any() or np.abs(d.qvel).max() > 1e3:
+        if d.warning.number.any() or np.max(np.abs(d.qvel), initial=0) > 1e3:
             continue  # it blows up: MuJoCo's own answer then moves by as much, if its state changes by 1e-15
         after = d.qvel.copy()
         if own.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
