@@ -88,12 +88,11 @@ def test_what_mujoco_has_no_room_for_is_refused():
         sim.model_of(2)
 
 
-def beside(env: TorchEnv) -> mujoco.MjData:
-    """MuJoCo's data of the same state and of the world's own model."""
-    own = env.engine.model_of(0)
-    d = mujoco.MjData(own)
+def beside(env: TorchEnv, model: mujoco.MjModel) -> mujoco.MjData:
+    """MuJoCo's data of the same state and of this model."""
+    d = mujoco.MjData(model)
     d.qpos[:], d.qvel[:] = env.qpos, env.qvel
-    mujoco.mj_forward(own, d)
+    mujoco.mj_forward(model, d)
     return d
 
 
@@ -110,17 +109,11 @@ def test_the_data_of_one_environment_are_of_its_own_model_in_each_episode():
     data, masses = env.data, set()
     for seed in range(2):
         env.reset(seed=seed)
-        want = beside(env)
+        want = beside(env, env.engine.model_of(0))
         assert env.data is data
         np.testing.assert_allclose(data.xpos, want.xpos, rtol=0, atol=1e-12)
         np.testing.assert_allclose(data.subtree_com, want.subtree_com, rtol=0, atol=1e-12)
-        assert not np.allclose(env.get_body_com("foot"), mujoco_default(env).body("foot").xpos, atol=1e-3)
+        as_loaded = beside(env, env.engine.task.load())
+        assert not np.allclose(env.get_body_com("foot"), as_loaded.body("foot").xpos, atol=1e-3)
         masses.add(float(env.engine.model_of(0).body_mass[1]))
     assert len(masses) == 2
-
-
-def mujoco_default(env: TorchEnv) -> mujoco.MjData:
-    d = mujoco.MjData(env.engine.task.load())
-    d.qpos[:] = env.qpos
-    mujoco.mj_kinematics(env.engine.task.load(), d)
-    return d

@@ -238,12 +238,16 @@ class Contract:
     @property
     def controls(self) -> bool:
         """Whether the task overrides `control`, or computes ctrl in every substep."""
-        return self.has_substeps or getattr(self.task.control, "__func__", None) is not Task.control
+        return self.has_substeps or self._overrides("control")
 
     @property
     def has_substeps(self) -> bool:
         """Whether the task overrides `substep_control`."""
-        return getattr(self.task.substep_control, "__func__", None) is not Task.substep_control
+        return self._overrides("substep_control")
+
+    def _overrides(self, name: str) -> bool:
+        """Return whether the task has a method of its own in place of that of `Task`."""
+        return getattr(getattr(self.task, name), "__func__", None) is not getattr(Task, name)
 
     def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
         """Return the shapes of the observation's entries, and its numbers in their order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .entries import BAD_STATE
 from .episode import Episode, is_known
-from .model_view import model_view, plain_copy
+from .model_view import model_view
 from .randomization import as_draws
 from .step_gradient import StepGradient
 from .tasks.base import HELD, Task, copy_of
@@ -280,7 +281,7 @@ class Engine(Varied):
 
     @property
     def _loaded(self) -> mujoco.MjModel:
-        return plain_copy(self.mjmodel)
+        return self.mjmodel
 
     @property
     def output_bytes(self) -> int:
@@ -512,7 +513,7 @@ class Engine(Varied):
         and freed before that has them.
         """
         arguments = self._arguments | {"num_envs": self.num_envs, "device": self.device, "dtype": self.dtype}
-        arguments["mjmodel"] = plain_copy(self.mjmodel)
+        arguments["mjmodel"] = copy.copy(self.mjmodel)  # which may be written into
         return _remade, (arguments, {name: x.cpu().numpy() for name, x in self.state_dict().items()}, self._lock)
 
 

@@ -25,17 +25,8 @@ PREFIXES = {
 
 
 def model_view(model: mujoco.MjModel) -> mujoco.MjModel:
-    """Return a copy of the model that refuses to be written into."""
-    return _copied(model, _ModelView)
-
-
-def plain_copy(view: mujoco.MjModel) -> mujoco.MjModel:
-    """Return a copy of the model in a view that can be written into."""
-    return _copied(view, mujoco.MjModel)
-
-
-def _copied(model: mujoco.MjModel, kind: Any) -> Any:
-    new = kind.__new__(kind)
+    """Return a copy of the model that refuses to be written into; copies of it by `copy` do not."""
+    new: mujoco.MjModel = _ModelView.__new__(_ModelView)
     mujoco.MjModel.__setstate__(new, model.__getstate__())
     return new
 

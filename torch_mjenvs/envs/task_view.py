@@ -112,7 +112,7 @@ class TaskData:
                 raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
             return x
 
-        found = full_m(self._data._model, self._data) if name == "M" else getattr(self._data, name)
+        found = full_m(self._data) if name == "M" else getattr(self._data, name)
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""
             raise AttributeError(f"world.data.{name} is not known in a task{hint}")

@@ -16,7 +16,8 @@ PLACES = {  # what MuJoCo's compiler found out about each of these: that two fra
     "body": ("body_ipos", "body_iquat"), "geom": ("geom_pos", "geom_quat", "body_ipos", "body_iquat"),
     "site": ("body_ipos", "body_iquat"),
 }  # fmt: skip
-COUPLING = {"body_ipos": "body", "body_iquat": "body", "jnt_axis": "joint", "jnt_pos": "joint"}  # M's dofs
+# Of these, with a row for each body or joint, it depends which entries of M are 0.
+COUPLING = {"body_ipos": "body", "body_iquat": "body", "jnt_axis": "joint", "jnt_pos": "joint"}
 
 
 def edited(loaded: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> mujoco.MjModel:

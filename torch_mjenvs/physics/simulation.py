@@ -62,7 +62,7 @@ def _output(m: Model, d: Data, name: str) -> Any:
         return d.sensordata[m.sensor(name.removeprefix(SENSOR))]
     if name == "sensordata":
         return list(d.sensordata)
-    return full_m(m, d) if name == "M" else getattr(d, name)
+    return full_m(d) if name == "M" else getattr(d, name)
 
 
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on: the model's sizes

@@ -243,9 +243,9 @@ def crb(m: Model, d: Data) -> None:
         d.M = _with_armature(d.M, tendon_armature(m, t), d.ten_J[t])
 
 
-def full_m(m: Model, d: Data) -> list[list[Scalar]]:
+def full_m(d: Data) -> list[list[Scalar]]:
     """Return M with all of its entries, a list of nv rows. mj_fullM."""
-    full = [zeros(m.nv) for _ in range(m.nv)]
+    full = [zeros(len(d.M)) for _ in d.M]
     for i, row in enumerate(d.M):
         for j, x in row.items():
             full[i][j] = full[j][i] = x

@@ -119,10 +119,9 @@ class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
     pairs, kth, slips: by place, each contact's pair, its number among the pair's contacts, and `ContactBound.slip`.
-    slots: the contacts that act.
-    found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block, the entries of each axis
-    (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
-    `Constraint.needs_refinement`.
+    slots: the contacts that act. found: by slot, where they are, and the numbers of their rows. jacobian: by slot and
+    block, the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the
+    masks of `Constraint.needs_refinement`.
     """
 
     m: Model
