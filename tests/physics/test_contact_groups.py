@@ -307,6 +307,7 @@ def test_a_heap_of_balls_and_boxes_moves_as_in_mujoco(monkeypatch):
 
 
 POOLED = "torch_mjenvs.physics.constraints.batch.pair_batch.VERY_MANY"
+CONES = 'cone="elliptic"'
 LOOPED = "torch_mjenvs.physics.constraints.batch.pair_tables.IN_LOOP"
 
 
@@ -371,8 +372,10 @@ def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
         ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"', 'condim="1"', False),
         ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"', 'condim="1"', False),
         ('noslip_iterations="4" noslip_tolerance="0"', 'condim="3"', 'condim="4" friction=".6 .02 .01"', False),
+        (f'{CONES} noslip_iterations="4" noslip_tolerance="0"', 'condim="3"', 'condim="1"', False),
+        (f'{CONES} noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".6 .02 .01"', 'condim="4"', False),
     ],
-    ids=["pyramids", "M in tiles", "cones", "noslip", "noslip of two kinds"],
+    ids=["pyramids", "M in tiles", "cones", "noslip", "noslip of two kinds", "noslip, cones", "cones of two kinds"],
 )
 def test_contacts_of_all_kinds_in_slots(option, surface, other, all_in_tiles, monkeypatch):
     """What makes a model's pairs too many, made few: dm_control's dog has 5,557."""

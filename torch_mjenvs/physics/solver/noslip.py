@@ -17,22 +17,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import compute_any, repeat, when_any, while_any
-from ...compiler.scalar import Mask, Scalar, clip, logical_not, logical_or, maximum, select, sqrt
+from ...compiler.control import compute_any, repeat, when_any
+from ...compiler.scalar import Mask, Scalar, clip, maximum
 from ..algebra.sparse import Row, row_times
-from ..algebra.spatial import MINVAL, add_scaled, dot, scale, sub, zeros
+from ..algebra.spatial import MINVAL, add_scaled, sub, zeros
 from ..constraints.cones.elliptic import EllipticCone
 from ..constraints.contact_force import ContactForce, Contacts, body_motion
 from ..constraints.friction import FrictionLoss
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data, stage
 from ..model.model import Model, dofs_of
+from .noslip_rules import Hold, Mat, edges, ellipse, no_friction, shares
 from .noslip_slots import grips_in_slots
-
-Mat = list[list[Scalar]]  # by row
-Hold = Callable[[Mat, list[Scalar], list[Scalar]], list[Scalar]]  # takes A, v and F, returns the next F
-LEAST = 1e-10  # in MuJoCo's QCQP, the least diagonal entry or determinant of A, and the least that remains to be done
-ITERATIONS = 20  # in MuJoCo's QCQP
 
 
 @dataclass
@@ -145,7 +141,7 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: Mat, image: Callable[[R
         rows = _jacobian(m, d, c)
         y = c.residual(motion)
         force = c.cone.push(y)[0]
-        most = [force[0]] if isinstance(c.cone, EllipticCone) else _shares(c.cone, y)
+        most = [force[0]] if isinstance(c.cone, EllipticCone) else shares(c.cone, y)
         return {"rows": rows, "images": [image(row) for row in rows], "start": force[1:], "most": most}
 
     made = compute_any(c.active, compute)
@@ -154,10 +150,10 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: Mat, image: Callable[[R
     rows, images, start, most = (made[name] for name in ("rows", "images", "start", "most"))
     if isinstance(c.cone, EllipticCone):
         enough = len(rows[0]) >= len(axes)  # each row has all dofs of the bodies
-        hold = _ellipse(c.cone.friction, most[0], d.precision.pivot) if enough else _nothing
+        hold = ellipse(c.cone.friction, most[0], d.precision.pivot) if enough else no_friction
         return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, hold)]
     return [
-        Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], _edges(mu, most[k]))
+        Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], edges(mu, most[k]))
         for k, mu in enumerate(c.cone.friction)
     ]
 
@@ -171,77 +167,3 @@ def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
         for row, x in zip(rows, c.along(motion)[1:], strict=True):
             row[v] = x
     return rows
-
-
-def _shares(cone: Any, y: list[Scalar]) -> list[Scalar]:
-    """Return the most that friction may be on each axis of a pyramid: its two edges' forces, times its coefficient."""
-    f = cone.edges(y)
-    return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
-
-
-def _edges(mu: Scalar, most: Scalar) -> Hold:
-    """Return the rule for friction along one axis of a pyramid: mu its coefficient, `most` the most it may be."""
-
-    def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-        loose = (4.0 * mu * mu) * A[0][0] < MINVAL
-        return [select(loose, 0.0, clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -most, most))]
-
-    return hold
-
-
-def _ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
-    """Return the rule for all axes of an elliptic cone: minimize 1/2 F'AF + F'b where |F / friction| <= `normal`.
-
-    mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 makes |x| equal to `normal` and is found by
-    Newton's method. It ends where MuJoCo's does, which may be early.
-
-    least: the smallest pivot, as a share of its row's diagonal entry; a smaller one is rounding, and A is singular.
-    """
-    n = len(friction)
-
-    def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-        A = [[maximum(x, LEAST) if i == j else x for j, x in enumerate(row)] for i, row in enumerate(A)]
-        b = [f * (s - dot(row, force)) for f, s, row in zip(friction, slip, A, strict=True)]
-        scaled = [[x * f * g for x, g in zip(row, friction, strict=True)] for row, f in zip(A, friction, strict=True)]
-
-        def iterate(carry: list[Any]) -> list[Any]:
-            la, _, _, _ = carry
-            shifted = [{j: scaled[i][j] + (la if i == j else 0.0) for j in range(i + 1)} for i in range(n)]
-            f = factor(shifted)
-            pivots = [1.0 / x for x in f.inverse]
-            singular = logical_or(_singular(pivots), *(x < least * shifted[i][i] for i, x in enumerate(pivots)))
-            x = scale(solve(f, b), -1.0)
-            beyond = dot(x, x) - normal * normal
-            more = beyond / maximum(2.0 * dot(x, solve(f, x)), MINVAL)
-            done = logical_or(singular, beyond < LEAST, more < LEAST)
-            return [select(done, la, la + more), x, singular, done]
-
-        la, x, singular, _ = while_any(lambda c: logical_not(c[3]), iterate, [0.0, zeros(n), False, False], ITERATIONS)
-        onto = sqrt(normal * normal / maximum(dot(x, x), MINVAL))
-        by = select(la > 0.0, onto, 1.0)
-        nothing = logical_or(singular, normal < MINVAL)
-        new = [select(nothing, 0.0, xk * by * f) for xk, f in zip(x, friction, strict=True)]
-        return _unless_worse(A, slip, force, new)
-
-    return hold
-
-
-def _nothing(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-    """Return friction of 0, as MuJoCo's QCQP does if A is singular: with more axes than the bodies have dofs, it is."""
-    return _unless_worse(A, slip, force, zeros(len(force)))
-
-
-def _unless_worse(A: Mat, slip: list[Scalar], force: list[Scalar], new: list[Scalar]) -> list[Scalar]:
-    change = sub(new, force)
-    worse = dot(change, [0.5 * dot(row, change) + s for row, s in zip(A, slip, strict=True)]) > LEAST
-    return [select(worse, old, x) for old, x in zip(force, new, strict=True)]
-
-
-def _singular(pivots: list[Scalar]) -> Mask:
-    """Return where MuJoCo takes A for singular: by the determinant of 2 or 3 rows, by the pivots of more."""
-    if len(pivots) > 3:
-        return logical_or(*(x < LEAST for x in pivots))
-    product: Scalar = 1.0
-    for x in pivots:
-        product = product * x
-    return product < LEAST

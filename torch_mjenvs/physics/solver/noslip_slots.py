@@ -1,4 +1,4 @@
-"""Noslip sweeps over contacts in slots (see `contact_pool`), with pyramids of friction: what `noslip` does one by one.
+"""Noslip sweeps over contacts in slots (see `contact_pool`): what `noslip` does one by one.
 
 Either all contacts with friction are in pools, or none. A sweep goes from contact to contact, in MuJoCo's order, each
 world through its own: the work on a contact, with its rows of J and M^-1 J', is more than looking up which one it is.
@@ -9,6 +9,7 @@ dofs   e one of a block's
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +17,16 @@ from typing import Any
 from ...compiler.arrays import Array, Table
 from ...compiler.control import choose_all, count_while, repeat
 from ...compiler.own_lists import OwnList, merged
-from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, number, select
+from ...compiler.scalar import Mask, Scalar, absolute, number
 from ...compiler.tiles import SIDE, Blocks
-from ..algebra.spatial import MINVAL, add_scaled, dot, zeros
+from ..algebra.spatial import add_scaled, dot, scale, zeros
 from ..constraints.batch.contact_pool import ContactPool, entries_of, moving_of
 from ..constraints.batch.records import Records
-from ..constraints.body_contacts import lines_of
+from ..constraints.body_contacts import lines_of, sides_of
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, bodies_of
+from .noslip_rules import edges, ellipse, shares
 
 ORDER, POOL, SLOT, SIGNS, AXES = range(5)  # columns of `SlotGrips.own`
 
@@ -35,9 +37,11 @@ class SlotGrips:
 
     own: for each contact its place among all that there may be, its pool, its slot there, its first row in `signs`,
     which has a row for each block, and how many axes of friction it has. places: by pool and slot, where in
-    `own` a contact is. axes: the most that a contact has. rows: for each contact and axis A, y0, the friction
-    coefficient, the force at the start and the most that it may be. jacobian, images: J and M^-1 J', for each contact,
-    axis and block. force: F as sweeps leave it.
+    `own` a contact is. axes: the most that a contact has. rows: for each contact and axis a row of A, y0, the friction
+    coefficient, the force at the start and the most that it may be (of an elliptic cone, the normal force). jacobian,
+    images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. elliptic: all axes of a contact
+    are held at once, not one after the other. pivot: as `Precision.pivot`. free: by place among all contacts, 1 if the
+    bodies have as many dofs as there are axes, else 0.
     """
 
     pools: Sequence[ContactPool]
@@ -49,6 +53,9 @@ class SlotGrips:
     jacobian: Array
     images: Array
     force: Array
+    elliptic: bool
+    pivot: float
+    free: Table
 
     @property
     def blocks(self) -> Blocks:
@@ -60,28 +67,39 @@ class SlotGrips:
         x = Array(self.blocks.cut(a, 0.0))
 
         def visit(i: Any, nothing: Any) -> Any:
-            def visit_axis(k: Any, nothing: Any) -> Any:
-                def add(I: Any, total: Scalar) -> Scalar:
-                    return total + dot(self.jacobian[self._row(i, k, I)], x[I])
-
-                at = self._row(i, k)
-                y0, A, mu, most = (self.rows.at(at, name) for name in ("y0", "A", "mu", "most"))
-                old, residual = self.force[at], repeat(self.blocks.count, add, y0)
-                loose = (4.0 * mu * mu) * A < MINVAL
-                new = select(loose, 0.0, clip(old - residual / maximum(A, MINVAL), -most, most))
-
-                def move(I: Any, nothing: Any) -> Any:
-                    x.put(I, add_scaled(x[I], self.images[self._row(i, k, I)], new - old))
-                    return nothing
-
-                repeat(self.blocks.count, move, [], [x])
-                self.force.put(at, new)
-                return nothing
-
-            return self._each_axis(i, visit_axis, [x, self.force])
+            if not self.elliptic:
+                return self._each_axis(i, lambda k, _: self._hold(i, [k], x), [x, self.force])
+            for n in sorted({pool.condim - 1 for pool in self.pools}):
+                self._if_axes(n, i, functools.partial(self._hold, i, range(n), x), [x, self.force])
+            return nothing
 
         self.own.each(visit, [], [x, self.force])
         return self.blocks.joined(x)
+
+    def _hold(self, i: Any, axes: Sequence[Any], x: Array) -> list[Any]:
+        """Compute anew the force along some axes of contact i, and the acceleration x (a row for each block)."""
+        rows = [self._row(i, k) for k in axes]
+        y0, mu, most = ([self.rows.at(row, name) for row in rows] for name in ("y0", "mu", "most"))
+        A = [self.rows.at(row, "A")[: len(rows)] for row in rows]
+        rule = ellipse(mu, most[0], self.pivot) if self.elliptic else edges(mu[0], most[0])
+
+        def add(I: Any, slip: list[Scalar]) -> list[Scalar]:
+            return [v + dot(self.jacobian[self._row(i, k, I)], x[I]) for v, k in zip(slip, axes, strict=True)]
+
+        old = [self.force[row] for row in rows]
+        new = rule(A, repeat(self.blocks.count, add, y0), old)
+
+        def move(I: Any, nothing: Any) -> Any:
+            there = x[I]
+            for k, f, before in zip(axes, new, old, strict=True):
+                there = add_scaled(there, self.images[self._row(i, k, I)], f - before)
+            x.put(I, there)
+            return nothing
+
+        repeat(self.blocks.count, move, [], [x])
+        for row, f in zip(rows, new, strict=True):
+            self.force.put(row, f)
+        return []
 
     def add_force(self, qfrc: list[Scalar]) -> list[Scalar]:
         """Return qfrc plus J' times the change of force."""
@@ -122,6 +140,14 @@ class SlotGrips:
         """Run `body(k, nothing)` for the axes of friction of each world's i-th contact."""
         count = self.own.rows[i, AXES]
         return count_while(lambda k, _: number(k) < count, body, [], self.axes, arrays)
+
+    def _if_axes(self, n: int, i: Any, body: Callable[[], Any], arrays: Sequence[Array]) -> None:
+        """Run `body()` in the worlds whose i-th contact has n axes of friction."""
+        if all(pool.condim - 1 == n for pool in self.pools):
+            body()
+            return
+        count = self.own.rows[i, AXES]
+        count_while(lambda k, _: absolute(count - float(n)) < 0.5, lambda k, _: body(), [], 1, arrays)
 
     def _row(self, i: Any, k: Any, I: Any = None) -> Any:
         """Return the row of contact i and axis k in `rows` and `force`, and of block I in `jacobian` and `images`."""
@@ -166,18 +192,24 @@ class SlotGrips:
 
             along = repeat(blocks.count, do_block, zeros(self.axes + 1), [self.jacobian])
             y0, mu, start, most = self._chosen(i, [self._of_pool(pool, slot, along) for pool in self.pools])
+            if self.elliptic:  # where the rule would be `no_friction`, there is no normal force to bear any
+                most = scale(most, self.free[self.own.rows[i, ORDER]])
             for k in range(self.axes):
-                self.rows.rows.put(self._row(i, k), [0.0, y0[k], mu[k], start[k], most[k]], None)
+                A = zeros(self.axes if self.elliptic else 1)
+                self.rows.rows.put(self._row(i, k), [*A, y0[k], mu[k], start[k], most[k]], None)
                 self.force.put(self._row(i, k), start[k], None)
             return nothing
 
         def invert(i: Any, nothing: Any) -> Any:
             def invert_axis(k: Any, nothing: Any) -> Any:
-                J = [self.jacobian[self._row(i, k, I), e] for I, e in blocks.of_row]
-                image = solve(inverse, J)
+                def row(k: Any) -> list[Scalar]:
+                    return [self.jacobian[self._row(i, k, I), e] for I, e in blocks.of_row]
+
+                image = solve(inverse, row(k))
                 for I, mine in enumerate(blocks.cut(image, 0.0)):
                     self.images.put(self._row(i, k, I), mine, None)
-                self.rows.rows.put(self._row(i, k), [dot(J, image)])
+                others = range(self.axes) if self.elliptic else [k]
+                self.rows.rows.put(self._row(i, k), [dot(row(j), image) for j in others])
                 return nothing
 
             return self._each_axis(i, invert_axis, [self.images, self.rows.rows])
@@ -193,8 +225,8 @@ class SlotGrips:
         y0, none = pool.y0[slot], zeros(self.axes + 1 - pool.condim)
         cone: Any = pool.cone(slot)
         residual = [y + z for y, z in zip(along[: pool.condim], y0, strict=True)]
-        edges, force = cone.edges(residual), cone.push(residual)[0]
-        most = [mu * (one + two) for mu, one, two in zip(cone.friction, edges[::2], edges[1::2], strict=True)]
+        force = cone.push(residual)[0]
+        most = [force[0]] * len(cone.friction) if self.elliptic else shares(cone, residual)
         return [[*some, *none] for some in (y0[1:], cone.friction, force[1:], most)]
 
 
@@ -224,12 +256,21 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
         signs += by_block
         lists.append(OwnList.of(pool.slots.which, len(pool.pairs), row, 5))
     n = len(known) * axes
-    columns: dict[Any, Any] = {name: k for k, name in enumerate(("A", "y0", "mu", "start", "most"))}
-    rows, force = Array(rows=n, columns=len(columns)), Array(rows=n)
+    elliptic = m.cone == "elliptic"
+    width = axes if elliptic else 1
+    columns: dict[Any, Any] = {name: width + k for k, name in enumerate(("y0", "mu", "start", "most"))}
+    rows, force = Array(rows=n, columns=width + len(columns)), Array(rows=n)
     jacobian, images = (Array(rows=n * blocks.count, columns=SIDE) for _ in range(2))
     places = [Array(rows=len(pool.pairs)) for pool in pools]
-    of_axes = Records(rows, columns)
-    grips = SlotGrips(pools, merged(lists, 5), places, Table(signs), axes, of_axes, jacobian, images, force)
+    of_axes, pivot = Records(rows, {"A": slice(0, width), **columns}), d.precision.pivot
+    own, free = merged(lists, 5), Table([_is_free(m, pools[p], place) for _, _, p, place in sorted(known)])
+    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, elliptic, pivot, free)
     grips._find_places()
     grips._fill(m, d)
     return grips
+
+
+def _is_free(m: Model, pool: ContactPool, place: int) -> float:
+    """Return 1.0 if a contact's bodies have as many dofs as it has axes of friction, else 0.0."""
+    dofs = sum(len(side.dofs) for side in sides_of(m, *bodies_of(m, pool.pairs[place])))
+    return float(dofs >= pool.condim - 1)

@@ -118,8 +118,8 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> SumsLayout:
 class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
-    pairs, kth, slips: by place, each contact's pair, its number among the pair's contacts, and `ContactBound.slip`.
-    slots: the contacts that act. found: by slot, where they are, and the numbers of their rows. jacobian: by slot and
+    pairs, kth: by place, each contact's pair, and its number among the pair's contacts. slots: the contacts that act.
+    found: by slot, where they are, and the numbers of their rows. jacobian: by slot and
     block, the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the
     masks of `Constraint.needs_refinement`.
     """
@@ -127,7 +127,6 @@ class ContactPool(Constraint):
     m: Model
     pairs: list[Pair]
     kth: list[int]
-    slips: list[float]
     condim: int
     slots: Packed
     couples: Couples
@@ -231,7 +230,7 @@ class ContactPool(Constraint):
 
     def cone(self, i: Any) -> Cone:
         """Return the cone of contact i."""
-        slip = self._per_contact(self.slips, i) if any(self.slips) else 0.0
+        slip = self.found.at(i, "slip") if "slip" in self.found.columns else 0.0
         return cone_of(self.m, self.found.at(i, "friction"), self.found.at(i, "D"), ContactBound(False, slip=slip))
 
     def where(self, i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
@@ -359,9 +358,7 @@ def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: 
     found = _found(finders, acting, orders, slots, condim, n)
     refine = refined_in_loop(m, d.precision, slots.which, pairs, lambda of, i: Table(of)[slots.place(i)])
     kth = [k for _, k in contacts]
-    slip_of = {id(pair): float(x) for f in finders for pair, x in zip(f.batch.pairs, f.slips, strict=True)}
-    slips = [slip_of[id(pair)] for pair in pairs]
-    pool = ContactPool(m, pairs, kth, slips, condim, slots, couples, layout, found, jacobian, y0, refine)
+    pool = ContactPool(m, pairs, kth, condim, slots, couples, layout, found, jacobian, y0, refine)
     pool.compute_rows(d)
     return pool
 
@@ -379,9 +376,13 @@ def _found(
     width = len(columns)
     sizes: dict[Any, int] = dict.fromkeys(("arm1", "arm2", *(("axis", k) for k in range(3))), 3)
     sizes |= {"damping": condim, "friction": condim - 1}
+    softened = any(any(tables.slips) for tables in finders)
     for name, size in sizes.items():
         columns[name] = slice(width, width + size)
         width += size
+    if softened:
+        columns["slip"] = width
+        width += 1
     found = Array(rows=n, columns=width)
     for tables, which, order in zip(finders, acting, orders, strict=True):
 
@@ -392,7 +393,7 @@ def _found(
             friction = [x.of_contact(i) for x in tables.friction]
             flat = [x for vector in (*arms, *frame) for x in vector]
             numbers = [dist, 1.0, tables.stiffness(i, row), pull, *flat, *row.param.damping, *friction]
-            return slots.slot(Table(order)[i]), numbers
+            return slots.slot(Table(order)[i]), [*numbers, tables.slip(i)] if softened else numbers
 
         put_each(which, put, found, elsewhere=0.0)
     return Records(found, columns)

@@ -153,7 +153,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
             count += 1
         elif m.noslip_iterations:
             return []
-    sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
+    sweeps = m.noslip_iterations and SensorType.CONTACT in m.sensor_type
     various = count >= MANY and sum(map(len, found.values())) >= KINDS
     few = count < _very_many(m) and not various
     return [] if few or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]

@@ -226,10 +226,13 @@ class PairTables:
         """Return the stiffness of contact i, from its `row`."""
         return row.stiffness(PerPair(self.batch, self.gives).of_contact(i) if any(self.gives) else 0.0)
 
+    def slip(self, i: Any) -> Scalar:
+        """Return `ContactBound.slip` of contact i."""
+        return PerPair(self.batch, self.slips).of_contact(i) if any(self.slips) else 0.0
+
     def cone(self, m: Model, i: Any, rows: Records | Computed) -> Cone:
         """Return the cone of contact i, from `rows`, which have its "friction" and stiffness "D"."""
-        slip = PerPair(self.batch, self.slips).of_contact(i) if any(self.slips) else 0.0
-        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False, slip=slip))
+        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False, slip=self.slip(i)))
 
     def touching(self) -> Any:
         """Find the contacts that act in any world."""
