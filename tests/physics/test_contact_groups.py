@@ -25,7 +25,7 @@ from torch_mjenvs.physics.constraints.softening import contact_bound
 from torch_mjenvs.physics.dynamics.inertia import dof_columns
 from torch_mjenvs.physics.model.enums import GeomType
 from torch_mjenvs.physics.model.model import Model
-from torch_mjenvs.physics.model.precision import DOUBLE, SINGLE
+from torch_mjenvs.physics.model.precision import DOUBLE, PRECISIONS, SINGLE
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -350,9 +350,15 @@ def test_tiles_of_a_hessian_hold_dofs_of_several_trees(monkeypatch):
 
 def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
     """No batch takes them, so that they would be written out: Adroit's hand has 103 to 279 pairs."""
-    monkeypatch.setattr(POOLED.replace("VERY_MANY", "MANY_SWEPT"), 2)
-    pooled = [bool(divided(load(crowd(option, 'condim="3"')), DOUBLE)[1]) for option in ("", 'noslip_iterations="4"')]
-    assert pooled == [False, True]
+    monkeypatch.setitem(pair_batch.MANY_SWEPT, "elliptic", 54)
+
+    def pooled(option: str) -> bool:
+        return bool(divided(load(crowd(option, 'condim="3"')), DOUBLE)[1])
+
+    swept = 'noslip_iterations="4"'
+    assert [pooled(option) for option in (CONES, swept, f"{CONES} {swept}")] == [False, False, True]
+    monkeypatch.setitem(pair_batch.MANY_SWEPT, "pyramidal", 54)
+    assert pooled(swept)
 
 
 def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
@@ -403,6 +409,27 @@ def test_contacts_of_all_kinds_in_slots(option, surface, other, all_in_tiles, mo
             x = np.atleast_1d(getattr(want, name))
             off = np.abs(getattr(sim, name)[k].cpu().numpy().reshape(x.shape) - x).max() / (1 + np.abs(x).max())
             assert off < 1e-9, (name, k, off)
+
+
+def test_noslip_softens_contacts_in_slots_as_those_written_out(monkeypatch):
+    """Each world goes through a list of its own, so that the numbers of its cones are not those of its neighbours."""
+    model = heap(3, 4, False, "elliptic")
+    model.opt.noslip_iterations, model.geom_solimp[:, :2] = 2, 0.998
+    model.geom_friction[:, 0], model.geom_friction[:, 1] = 0.8, 0.1
+    model.geom_friction[2, 1] = 0.3
+    m, bounds = load(model), replace(SINGLE, tolerance=DOUBLE.tolerance)
+    monkeypatch.setitem(PRECISIONS, "float64", bounds)  # float32's bounds in float64's numbers
+    assert len({bool(contact_bound(m, p, SINGLE).slip) for p in m.pairs}) == 2
+    found = []
+    for fewest in (10, 1):
+        monkeypatch.setitem(pair_batch.MANY_SWEPT, "elliptic", fewest)
+        assert bool(divided(m, SINGLE)[1]) == (fewest == 1)
+        sim = Simulation(model, 16, dtype=torch.float64, outputs=("qacc",))
+        for k, (qpos, qvel) in enumerate(scattered(model, 16)):
+            sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
+        sim.step()
+        found.append(sim.qacc)
+    assert (found[0] - found[1]).abs().max() < 1e-9 * found[0].abs().max()
 
 
 @pytest.mark.parametrize("shape", ["box", "sphere", "ellipsoid", "mesh"])

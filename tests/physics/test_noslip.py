@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.constraints.batch import pair_batch
+from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -87,15 +89,19 @@ JOINTS = {
 }
 
 
+@pytest.mark.parametrize("in_slots", [False, True], ids=["written out", "in slots"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("joints", JOINTS)
-def test_friction_whose_axes_follow_from_each_other_stays_as_mujoco_leaves_it(joints, dtype):
+def test_friction_whose_axes_follow_from_each_other_stays_as_mujoco_leaves_it(joints, dtype, in_slots, monkeypatch):
     """A is singular there, of which only rounding says otherwise."""
+    if in_slots:
+        monkeypatch.setitem(pair_batch.MANY_SWEPT, "elliptic", 1)
     xml = f"""<mujoco><option noslip_iterations="2" noslip_tolerance="0" cone="elliptic"/>
         <default><geom friction=".4 .05 .02" condim="6"/></default><worldbody><geom type="plane" size="5 5 1"/>
         <body pos="0 0 .098">{JOINTS[joints]}<geom type="box" size=".15 .1 .1" euler="3 -2 10" mass="2"/></body>
         </worldbody></mujoco>"""
     mjm, rng = oracle.sharpen(mujoco.MjModel.from_xml_string(xml)), np.random.default_rng(3)
+    assert bool(pair_batch.divided(load(mjm), PRECISIONS["float64"])[1]) == in_slots
     sim, touching = Simulation(mjm, 16, dtype=dtype), 0
     worlds = [mujoco.MjData(mjm) for _ in range(16)]
     for k, d in enumerate(worlds):

@@ -29,7 +29,8 @@ FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see `contact_pool`
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
-MANY_SWEPT = 100  # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
+# ... or with this many under noslip, whose sweeps allow no batches: they would be written out
+MANY_SWEPT = {"pyramidal": 100, "elliptic": 32}
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
 
 
 def _very_many(m: Model) -> int:
-    return min(MANY_SWEPT, VERY_MANY) if m.noslip_iterations else VERY_MANY
+    return min(MANY_SWEPT[m.cone], VERY_MANY) if m.noslip_iterations else VERY_MANY
 
 
 def _fits_tables(bound: ContactBound, m: Model) -> bool:
