@@ -307,7 +307,7 @@ def test_a_heap_of_balls_and_boxes_moves_as_in_mujoco(monkeypatch):
 
 
 POOLED = "torch_mjenvs.physics.constraints.batch.pair_batch.VERY_MANY"
-CONES = 'cone="elliptic"'
+CONES, SWEPT = 'cone="elliptic"', 'noslip_iterations="4" noslip_tolerance="0"'
 LOOPED = "torch_mjenvs.physics.constraints.batch.pair_tables.IN_LOOP"
 
 
@@ -355,10 +355,9 @@ def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
     def pooled(option: str) -> bool:
         return bool(divided(load(crowd(option, 'condim="3"')), DOUBLE)[1])
 
-    swept = 'noslip_iterations="4"'
-    assert [pooled(option) for option in (CONES, swept, f"{CONES} {swept}")] == [False, False, True]
+    assert [pooled(option) for option in (CONES, SWEPT, f"{CONES} {SWEPT}")] == [False, False, True]
     monkeypatch.setitem(pair_batch.MANY_SWEPT, "pyramidal", 54)
-    assert pooled(swept)
+    assert pooled(SWEPT)
 
 
 def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
@@ -376,10 +375,10 @@ def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
         ("", 'condim="3"', 'condim="1"', False),
         ("", 'condim="3"', 'condim="1"', True),
         ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"', 'condim="1"', False),
-        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"', 'condim="1"', False),
-        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="3"', 'condim="4" friction=".6 .02 .01"', False),
-        (f'{CONES} noslip_iterations="4" noslip_tolerance="0"', 'condim="3"', 'condim="1"', False),
-        (f'{CONES} noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".6 .02 .01"', 'condim="4"', False),
+        (SWEPT, 'condim="6" friction=".5 .02 .01"', 'condim="1"', False),
+        (SWEPT, 'condim="3"', 'condim="4" friction=".6 .02 .01"', False),
+        (f"{CONES} {SWEPT}", 'condim="3"', 'condim="1"', False),
+        (f"{CONES} {SWEPT}", 'condim="6" friction=".6 .02 .01"', 'condim="4"', False),
     ],
     ids=["pyramids", "M in tiles", "cones", "noslip", "noslip of two kinds", "noslip, cones", "cones of two kinds"],
 )

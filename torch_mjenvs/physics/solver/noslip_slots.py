@@ -39,9 +39,9 @@ class SlotGrips:
     which has a row for each block, and how many axes of friction it has. places: by pool and slot, where in
     `own` a contact is. axes: the most that a contact has. rows: for each contact and axis a row of A, y0, the friction
     coefficient, the force at the start and the most that it may be (of an elliptic cone, the normal force). jacobian,
-    images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. elliptic: all axes of a contact
-    are held at once, not one after the other. pivot: as `Precision.pivot`. free: by place among all contacts, 1 if the
-    bodies have as many dofs as there are axes, else 0.
+    images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. elliptic: all axes of a
+    contact are held at once, not one after the other. pivot: `Precision.pivot`. free: by place among all contacts, 1 if
+    the bodies have as many dofs as there are axes, else 0.
     """
 
     pools: Sequence[ContactPool]
