@@ -77,7 +77,10 @@ def test_a_simulation_steps_as_mujoco(cone, option):
             close(getattr(sim, name)[k].cpu(), getattr(d, name), 1e-8, name)
 
 
-# Joints of a box, whose contacts have five axes of friction. Coaxial hinges need armature to move apart.
+ROLLS = 'condim="6" friction=".4 .05 .02"'
+
+# Joints of a box. Its contacts have five axes of friction; coaxial hinges need armature to move apart. The last box can
+# move along one of two axes only, and MuJoCo's bound of 1e-10 takes the other for one of its own.
 JOINTS = {
     "fewer dofs than axes": '<joint type="slide" axis=".2 .1 1"/><joint type="ball"/>',
     "two hinges on a line": """<joint axis="1 0 .3" pos="0 .4 .1"/><joint axis="0 1 .1" pos=".5 0 .2" armature=".05"/>
@@ -86,6 +89,7 @@ JOINTS = {
     "it cannot roll one way": """<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
         <joint type="slide" axis="0 0 1"/><joint armature=".05"/><joint pos=".1 .2 0" armature=".05"/>
         <joint axis="0 1 0"/>""",
+    "it slides along one axis": '<joint type="slide" axis="0 1 -.3"/>',
 }
 
 
@@ -96,9 +100,10 @@ def test_friction_whose_axes_follow_from_each_other_stays_as_mujoco_leaves_it(jo
     """A is singular there, of which only rounding says otherwise."""
     if in_slots:
         monkeypatch.setitem(pair_batch.MANY_SWEPT, "elliptic", 1)
-    xml = f"""<mujoco><option noslip_iterations="2" noslip_tolerance="0" cone="elliptic"/>
-        <default><geom friction=".4 .05 .02" condim="6"/></default><worldbody><geom type="plane" size="5 5 1"/>
-        <body pos="0 0 .098">{JOINTS[joints]}<geom type="box" size=".15 .1 .1" euler="3 -2 10" mass="2"/></body>
+    surface = 'friction="3" mass=".05"' if joints == "it slides along one axis" else f'{ROLLS} mass="2"'
+    xml = f"""<mujoco><option noslip_iterations="2" noslip_tolerance="0" cone="elliptic"/><worldbody>
+        <geom type="plane" size="5 5 1" friction="0"/>
+        <body pos="0 0 .098">{JOINTS[joints]}<geom type="box" size=".15 .1 .1" euler="3 -2 10" {surface}/></body>
         </worldbody></mujoco>"""
     mjm, rng = oracle.sharpen(mujoco.MjModel.from_xml_string(xml)), np.random.default_rng(3)
     assert bool(pair_batch.divided(load(mjm), PRECISIONS["float64"])[1]) == in_slots

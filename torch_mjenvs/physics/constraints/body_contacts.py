@@ -127,3 +127,8 @@ def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
         Side(moving_body(m, body1), -1.0, tuple(v for v in dofs1 if v not in dofs2)),
     ]
     return [s for s in sides if s.body != 0]
+
+
+def dofs_apart(m: Model, body1: int, body2: int) -> int:
+    """Return how many dofs move one of the bodies and not the other."""
+    return sum(len(side.dofs) for side in sides_of(m, body1, body2))

@@ -21,13 +21,14 @@ from ...compiler.control import compute_any, repeat, when_any
 from ...compiler.scalar import Mask, Scalar, clip, maximum
 from ..algebra.sparse import Row, row_times
 from ..algebra.spatial import MINVAL, add_scaled, sub, zeros
+from ..constraints.body_contacts import dofs_apart
 from ..constraints.cones.elliptic import EllipticCone
 from ..constraints.contact_force import ContactForce, Contacts, body_motion
 from ..constraints.friction import FrictionLoss
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data, stage
 from ..model.model import Model, dofs_of
-from .noslip_rules import Hold, Mat, edges, ellipse, no_friction, shares
+from .noslip_rules import Hold, Mat, edges, ellipse, shares
 from .noslip_slots import grips_in_slots
 
 
@@ -149,8 +150,7 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: Mat, image: Callable[[R
         return []
     rows, images, start, most = (made[name] for name in ("rows", "images", "start", "most"))
     if isinstance(c.cone, EllipticCone):
-        enough = len(rows[0]) >= len(axes)  # each row has all dofs of the bodies
-        hold = ellipse(c.cone.friction, most[0], d.precision.pivot) if enough else no_friction
+        hold = ellipse(c.cone.friction, most[0], d.precision.pivot, dofs_apart(m, *c.bodies))
         return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, hold)]
     return [
         Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], edges(mu, most[k]))

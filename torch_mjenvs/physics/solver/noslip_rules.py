@@ -10,7 +10,7 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, clip, logical_not, logical_or, maximum, select, sqrt
-from ..algebra.spatial import MINVAL, dot, scale, sub, zeros
+from ..algebra.spatial import MINVAL, dot, scale, sub, sum_of, zeros
 from ..dynamics.inertia import factor, solve
 
 Mat = list[list[Scalar]]  # by row
@@ -35,17 +35,21 @@ def edges(mu: Scalar, most: Scalar) -> Hold:
     return hold
 
 
-def ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
+def ellipse(friction: list[Scalar], normal: Scalar, least: float, dofs: Scalar) -> Hold:
     """Return the rule for all axes of an elliptic cone: minimize 1/2 F'AF + F'b where |F / friction| <= `normal`.
 
     mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 makes |x| equal to `normal` and is found by
     Newton's method. It ends where MuJoCo's does, which may be early.
 
-    least: the smallest pivot, as a share of its row's diagonal entry; a smaller one is rounding, and A is singular.
+    There is no friction where A is singular. least: the smallest pivot, as a share of its row's diagonal entry; a
+    smaller one is rounding, and A is singular. dofs: how many move the bodies apart; if they can move along more axes
+    than that, A is singular, too, whatever rounding makes of it.
     """
     n = len(friction)
 
     def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
+        can_move = sum_of(select(row[i] > LEAST, 1.0, 0.0) for i, row in enumerate(A))
+        dependent = False if isinstance(dofs, int) and dofs >= n else can_move > dofs
         A = [[maximum(x, LEAST) if i == j else x for j, x in enumerate(row)] for i, row in enumerate(A)]
         b = [f * (s - dot(row, force)) for f, s, row in zip(friction, slip, A, strict=True)]
         scaled = [[x * f * g for x, g in zip(row, friction, strict=True)] for row, f in zip(A, friction, strict=True)]
@@ -62,7 +66,8 @@ def ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
             done = logical_or(singular, beyond < LEAST, more < LEAST)
             return [select(done, la, la + more), x, singular, done]
 
-        la, x, singular, _ = while_any(lambda c: logical_not(c[3]), iterate, [0.0, zeros(n), False, False], ITERATIONS)
+        start = [0.0, zeros(n), dependent, dependent]
+        la, x, singular, _ = while_any(lambda c: logical_not(c[3]), iterate, start, ITERATIONS)
         onto = sqrt(normal * normal / maximum(dot(x, x), MINVAL))
         by = select(la > 0.0, onto, 1.0)
         none = logical_or(singular, normal < MINVAL)
@@ -70,11 +75,6 @@ def ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
         return _unless_worse(A, slip, force, new)
 
     return hold
-
-
-def no_friction(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-    """Return friction of 0, as MuJoCo's QCQP does if A is singular: with more axes than the bodies have dofs, it is."""
-    return _unless_worse(A, slip, force, zeros(len(force)))
 
 
 def _unless_worse(A: Mat, slip: list[Scalar], force: list[Scalar], new: list[Scalar]) -> list[Scalar]:

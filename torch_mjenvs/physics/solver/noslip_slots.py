@@ -19,10 +19,10 @@ from ...compiler.control import choose_all, count_while, repeat
 from ...compiler.own_lists import OwnList, merged
 from ...compiler.scalar import Mask, Scalar, absolute, number
 from ...compiler.tiles import SIDE, Blocks
-from ..algebra.spatial import add_scaled, dot, scale, zeros
+from ..algebra.spatial import add_scaled, dot, zeros
 from ..constraints.batch.contact_pool import ContactPool, entries_of, moving_of
 from ..constraints.batch.records import Records
-from ..constraints.body_contacts import lines_of, sides_of
+from ..constraints.body_contacts import dofs_apart, lines_of
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data
 from ..model.model import Model, bodies_of
@@ -40,8 +40,8 @@ class SlotGrips:
     `own` a contact is. axes: the most that a contact has. rows: for each contact and axis a row of A, y0, the friction
     coefficient, the force at the start and the most that it may be (of an elliptic cone, the normal force). jacobian,
     images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. elliptic: all axes of a
-    contact are held at once, not one after the other. pivot: `Precision.pivot`. free: by place among all contacts, 1 if
-    the bodies have as many dofs as there are axes, else 0.
+    contact are held at once, not one after the other. pivot: `Precision.pivot`. dofs: by place among all contacts, how
+    many dofs move its bodies apart.
     """
 
     pools: Sequence[ContactPool]
@@ -55,7 +55,7 @@ class SlotGrips:
     force: Array
     elliptic: bool
     pivot: float
-    free: Table
+    dofs: list[int]
 
     @property
     def blocks(self) -> Blocks:
@@ -81,7 +81,7 @@ class SlotGrips:
         rows = [self._row(i, k) for k in axes]
         y0, mu, most = ([self.rows.at(row, name) for row in rows] for name in ("y0", "mu", "most"))
         A = [self.rows.at(row, "A")[: len(rows)] for row in rows]
-        rule = ellipse(mu, most[0], self.pivot) if self.elliptic else edges(mu[0], most[0])
+        rule = ellipse(mu, most[0], self.pivot, self._dofs(i)) if self.elliptic else edges(mu[0], most[0])
 
         def add(I: Any, slip: list[Scalar]) -> list[Scalar]:
             return [v + dot(self.jacobian[self._row(i, k, I)], x[I]) for v, k in zip(slip, axes, strict=True)]
@@ -100,6 +100,10 @@ class SlotGrips:
         for row, f in zip(rows, new, strict=True):
             self.force.put(row, f)
         return []
+
+    def _dofs(self, i: Any) -> Scalar:
+        """Return how many dofs the bodies of contact i have, or as many as any contact needs."""
+        return self.axes if min(self.dofs) >= self.axes else Table(list(map(float, self.dofs)))[self.own.rows[i, ORDER]]
 
     def add_force(self, qfrc: list[Scalar]) -> list[Scalar]:
         """Return qfrc plus J' times the change of force."""
@@ -192,8 +196,6 @@ class SlotGrips:
 
             along = repeat(blocks.count, do_block, zeros(self.axes + 1), [self.jacobian])
             y0, mu, start, most = self._chosen(i, [self._of_pool(pool, slot, along) for pool in self.pools])
-            if self.elliptic:  # where the rule would be `no_friction`, there is no normal force to bear any
-                most = scale(most, self.free[self.own.rows[i, ORDER]])
             for k in range(self.axes):
                 A = zeros(self.axes if self.elliptic else 1)
                 self.rows.rows.put(self._row(i, k), [*A, y0[k], mu[k], start[k], most[k]], None)
@@ -263,14 +265,9 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
     jacobian, images = (Array(rows=n * blocks.count, columns=SIDE) for _ in range(2))
     places = [Array(rows=len(pool.pairs)) for pool in pools]
     of_axes, pivot = Records(rows, {"A": slice(0, width), **columns}), d.precision.pivot
-    own, free = merged(lists, 5), Table([_is_free(m, pools[p], place) for _, _, p, place in sorted(known)])
-    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, elliptic, pivot, free)
+    dofs = [dofs_apart(m, *bodies_of(m, pools[p].pairs[place])) for _, _, p, place in sorted(known)]
+    own = merged(lists, 5)
+    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, elliptic, pivot, dofs)
     grips._find_places()
     grips._fill(m, d)
     return grips
-
-
-def _is_free(m: Model, pool: ContactPool, place: int) -> float:
-    """Return 1.0 if a contact's bodies have as many dofs as it has axes of friction, else 0.0."""
-    dofs = sum(len(side.dofs) for side in sides_of(m, *bodies_of(m, pool.pairs[place])))
-    return float(dofs >= pool.condim - 1)
