@@ -13,6 +13,7 @@ from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, p
 
 from benchmarks import gjk
 from torch_mjenvs.physics import UnsupportedModel, load
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 SHAPES = ROUND_AND_FLAT | {"disc": 'type="cylinder" size=".2 .05"'}
@@ -67,6 +68,19 @@ def test_ellipsoids_and_cylinders_touch_as_in_mujoco_at_its_sharpest(pair, apart
     assert np.median(errors[:, 0]) < 1e-12
     # deep inside of each other 35 steps are too few to tell which of two ways out is the shorter
     assert (errors[:, 0] < 1e-3).all()
+
+
+def test_ends_of_two_cylinders_deep_in_each_other_do_not_both_count_as_flat():
+    """The normal cannot be along both axes; taken for that, the contact was a fifth less deep than it can be."""
+    shape = 'type="cylinder" size=".08 .1"'
+    mjm = two((shape, shape))
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+    d = mujoco.MjData(mjm)
+    d.qpos[:] = [-0.025, 0.138, 0.031, 0.488, -0.42, 0.398, 0.276, -0.051, 0.058, 0.026, -1.999, 1.794, -0.25, 1.041]
+    mujoco.mj_forward(mjm, d)
+    ours = derive(load(mjm), d.qpos.tolist(), [0.0] * mjm.nv, None, [])
+    dist = min(float(c.dist) for candidate in ours.candidates for c in candidate.contacts())
+    assert d.contact.dist.min() < -0.14 and abs(dist - d.contact.dist.min()) < 1e-6
 
 
 @pytest.mark.parametrize("pair", [("ellipsoid", "ellipsoid"), ("cylinder", "cylinder"), ("ellipsoid", "cylinder")])

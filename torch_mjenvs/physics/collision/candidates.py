@@ -158,11 +158,11 @@ class Candidate:
 
         return (follows if collider.hulls else straightened)([dist], given, placed)[0]
 
-    def _geoms(self) -> tuple[_GeomAt, _GeomAt]:
+    def _geoms(self) -> tuple[GeomAt, GeomAt]:
         """Return both geoms as seen from the origin of the second one's tree."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
-        one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
-        return one, _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
+        one = GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
+        return one, GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
 
     def detected(self) -> list[Mask]:
         """Return for each of its contacts the mask of the worlds where MuJoCo lists it: also within the gap."""
@@ -188,7 +188,7 @@ def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
 
 
 @dataclasses.dataclass
-class _GeomAt:
+class GeomAt:
     """A geom of a pair in the state d, seen from a point at `offset` from its tree's origin."""
 
     m: Model

@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from ..algebra.spatial import snap
+from ..model.enums import ObjType, SensorType
 from ..model.hfield import read_hfields
 from ..model.mesh import read_meshes
 from ..model.model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
@@ -59,8 +60,8 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse_numbers(mjm)
     refuse(mjm)
     pairs, idle = _pairs(mjm)
-    touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm)
+    searched = {g for p in pairs for g in (p.geom1, p.geom2)} | _measured(mjm)
+    meshes, hfields = read_meshes(mjm, searched), read_hfields(mjm)
     known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
@@ -69,6 +70,15 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse_pairs(mjm, m)
     warn_of_held(mjm, m)
     return m
+
+
+def _measured(mjm: mujoco.MjModel) -> set[int]:
+    """Return the geoms whose distance sensors measure."""
+    found, kinds = set[int](), (SensorType.GEOMDIST, SensorType.GEOMNORMAL, SensorType.GEOMFROMTO)
+    for i in np.flatnonzero(np.isin(mjm.sensor_type, kinds)):
+        for kind, k in ((mjm.sensor_objtype[i], mjm.sensor_objid[i]), (mjm.sensor_reftype[i], mjm.sensor_refid[i])):
+            found |= {int(k)} if kind == ObjType.GEOM else set(np.flatnonzero(mjm.geom_bodyid == k).tolist())
+    return found
 
 
 # What actuators' forces follow from

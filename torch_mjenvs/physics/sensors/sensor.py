@@ -6,6 +6,7 @@ Each gives the numbers of sensor i. Sensors of types that are not in the table a
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 
 from ...compiler.scalar import Scalar, absolute, clip, logical_and, minimum, select
@@ -17,6 +18,7 @@ from ..algebra.spatial import (
     choose,
     column,
     cross,
+    norm,
     quat_conjugate,
     quat_mul,
     quat_normalize,
@@ -24,13 +26,14 @@ from ..algebra.spatial import (
     sub,
     zeros,
 )
+from ..collision.distance import Segment, shortest
 from ..constraints.limits import Limit
 from ..constraints.listed import Listed
 from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
 from ..dynamics.history import history_of, samples_of
 from ..model.data import Data, stage
-from ..model.enums import DataType, ObjType, SensorType, TrnType
+from ..model.enums import DataType, GeomType, ObjType, SensorType, TrnType
 from ..model.model import Model, Pair
 from .contact_sensor import contact_data
 from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
@@ -80,7 +83,7 @@ def _measure(m: Model, d: Data, i: int) -> list[Scalar]:
 
 def _cut_off(values: list[Scalar], kind: int, cutoff: float, datatype: int) -> list[Scalar]:
     """Clip what a sensor measures to its cutoff. apply_cutoff."""
-    if kind == SensorType.CONTACT:
+    if kind in (SensorType.CONTACT, SensorType.GEOMFROMTO):
         return values
     if cutoff > 0 and datatype == DataType.REAL:
         return [clip(x, -cutoff, cutoff) for x in values]
@@ -202,6 +205,35 @@ def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
         "DEPTH": [distance],
     }
     return [value for name in asked for value in found[name]]
+
+
+def _segment(m: Model, d: Data, i: int) -> Segment:
+    """Return where the two geoms of sensor i are nearest, or the nearest two of its bodies' geoms."""
+    objects = (m.sensor_objtype[i], m.sensor_objid[i]), (m.sensor_reftype[i], m.sensor_refid[i])
+    firsts, seconds = (
+        [k] if kind == ObjType.GEOM else [g for g in range(m.ngeom) if m.geom_bodyid[g] == k] for kind, k in objects
+    )
+    pairs = list(itertools.product(firsts, seconds))
+    if any(m.geom_type[g] == GeomType.HFIELD for pair in pairs for g in pair):
+        raise not_there(m, i, " to a height field")
+    return shortest(m, d, pairs, m.sensor_cutoff[i])
+
+
+def _geom_dist(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [_segment(m, d, i).dist]
+
+
+def _geom_normal(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Return the direction from the point on the first geom to that on the second; 0 where there is none."""
+    found = _segment(m, d, i)
+    way = sub(found.end, found.start)
+    length = norm(way)
+    return scale(way, 1.0 / select(length > 0.0, length, 1.0))
+
+
+def _geom_fromto(m: Model, d: Data, i: int) -> list[Scalar]:
+    found = _segment(m, d, i)
+    return [*found.start, *found.end]
 
 
 # velocities
@@ -370,6 +402,9 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
     SensorType.E_KINETIC: _kinetic,
     SensorType.CLOCK: _clock,
     SensorType.RANGEFINDER: _rangefinder,
+    SensorType.GEOMDIST: _geom_dist,
+    SensorType.GEOMNORMAL: _geom_normal,
+    SensorType.GEOMFROMTO: _geom_fromto,
     SensorType.JOINTLIMITPOS: _limit(TrnType.JOINT, _limit_pos),
     SensorType.TENDONLIMITPOS: _limit(TrnType.TENDON, _limit_pos),
     SensorType.JOINTVEL: _joint_vel,

@@ -96,6 +96,29 @@ def find_rod_mesh(one: Geom, two: Geom) -> Found:
     return find_cornered(one, two)[:2]
 
 
+def find_apart(one: Geom, two: Geom) -> Found:
+    """Find where two shapes are nearest, or the shortest way out of each other.
+
+    To rounding if both cores have nothing but corners, otherwise within `deepest.TOLERANCE`.
+    """
+    first, second = Hull(one), Hull(two)
+    apart, spot = nearest(first, second, one.margin)
+    cornered = all(is_zero(x) for hull in (first, second) for x in hull.radii)
+
+    def deep(_: Any) -> list[Scalar]:
+        return deepest_core_face(first, second, 0.0)[0] if cornered else deepest(first, second, 0.0)
+
+    spot = when_any(logical_not(apart), deep, spot)
+    return [(spot[0], spot)]
+
+
+def find_round_apart(one: Geom, two: Geom) -> Found:
+    """Find what `find_apart` does, to rounding, of an ellipsoid or a cylinder and any shape but a mesh."""
+    ((_, spot),) = find_apart(one, two)
+    spot = polish(one, two, spot)
+    return [(spot[0], spot)]
+
+
 def find_rod_ellipsoid(one: Geom, two: Geom) -> Found:
     """Find the contact of a sphere or a capsule and an ellipsoid, to rounding."""
     first, second = Hull(one), Hull(two)

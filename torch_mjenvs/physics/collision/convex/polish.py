@@ -146,6 +146,8 @@ def polish(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
         n, at = _solved(s, spot[4:])
         along = [dot(edge.axis, n) for edge in s.edges]
         reached = [absolute(x - side * absolute(x)) < LEVEL for x, side in zip(along, at.sides, strict=True)]
+        for hull, flat in zip(s.hulls, at.flats, strict=True):  # ends of both cylinders may have looked flat
+            reached.append(logical_or(logical_not(flat), absolute(dot(hull.axes[2], n)) > 1.0 - LEVEL))
         found = _spot(s, n, at)
         return choose(logical_and(*reached, found[0] > spot[0] - WORSE), found, spot)
 
