@@ -12,7 +12,7 @@ import torch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
 
 SHAPES = {
     "plane": 'type="plane" size="1 1 1"',
@@ -98,6 +98,14 @@ def test_of_two_bodies_the_nearest_geoms_count():
     np.testing.assert_allclose(got[:, 0], want[:, 0], rtol=0, atol=1e-12)
     near = want[:, 0] > 0
     np.testing.assert_allclose(got[near], want[near], rtol=0, atol=1e-12)
+
+
+def test_sensors_of_the_same_geoms_search_once():
+    one, three = (
+        program(KernelRequest(load(model("box", "mesh", sensors)), ("sensordata",)), "float64").count_ops().total()
+        for sensors in ('<distance geom1="one" geom2="two" cutoff=".35"/>', between("geom", "one", "two"))
+    )
+    assert one < three < 1.1 * one
 
 
 def test_without_a_cutoff_only_overlap_is_measured():

@@ -45,7 +45,7 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
       <cylinder tendon="t" timeconst="1"/>
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/><adhesion body="rod" ctrlrange="0 1"/></actuator>
     <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality>
-    <sensor><e_potential nsample="2" interval=".01"/></sensor></mujoco>"""
+    <sensor><e_potential nsample="2" interval=".01"/><distance geom1="g" body2="rod" cutoff="9"/></sensor></mujoco>"""
 
 NOSLIP = """<mujoco><option noslip_iterations="2"/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1">
     <freejoint/><geom size=".11"/></body></worldbody></mujoco>"""

@@ -12,6 +12,7 @@ from typing import Any
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec
 from .collision.candidates import collision
+from .collision.distance import distances
 from .constraints import count_contacts, make_constraint
 from .constraints.adhesion import adhesion
 from .constraints.contact_moment import contact_moment
@@ -75,6 +76,7 @@ ON_DEMAND: tuple[Stage, ...] = (
     com_force,  # ... wrenches of parents
     subtree_vel,  # mj_subtreeVel
     count_contacts,  # of mj_collision: how many contacts there are
+    distances,  # mj_geomDistance
     sensor,  # mj_sensorPos, mj_sensorVel and mj_sensorAcc
 )
 

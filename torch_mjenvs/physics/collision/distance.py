@@ -6,6 +6,7 @@ and for two boxes, the general search finds where they are nearest, or the short
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from ...compiler.control import choose_all, when_any
 from ...compiler.scalar import Mask, Scalar, maximum
 from ..algebra.spatial import add, add_scaled, dot, sub, zeros
 from ..dynamics.kinematics import between
-from ..model.data import Data
+from ..model.data import Data, stage
 from ..model.enums import GeomType
 from ..model.model import Model, Pair
 from .candidates import GeomAt
@@ -46,7 +47,15 @@ class _Measured(GeomAt):
         return self.most
 
 
-def shortest(m: Model, d: Data, pairs: Sequence[tuple[int, int]], most: float) -> Segment:
+@stage(reads="", computes="shortest")
+def distances(m: Model, d: Data) -> None:
+    """Make d.shortest, `_shortest` of pairs of geoms and a distance. It reads the data when it is asked, and searches
+    once for the same arguments.
+    """
+    d.shortest = functools.cache(functools.partial(_shortest, m, d))
+
+
+def _shortest(m: Model, d: Data, pairs: Sequence[tuple[int, int]], most: float) -> Segment:
     """Find the shortest segment between the geoms of any pair.
 
     If all are `most` or further apart, metres, dist is `most`, and both points are 0. Geoms may not be height fields.

@@ -149,6 +149,7 @@ class Data:
     # what follows from accelerations
     cacc, oacc = output("nbody", 6), field("nbody", 6)  # with gravity's opposite in them
     cfrc_int = output("nbody", 6)  # wrench of the parent on the body, about the root's subtree_com
+    shortest = field()  # distance.Segment of some pairs of geoms, by a function
     sensordata = output("nsensordata")
 
     def __init__(self, m: Model, **given: Any):

@@ -26,7 +26,7 @@ from ..algebra.spatial import (
     sub,
     zeros,
 )
-from ..collision.distance import Segment, shortest
+from ..collision.distance import Segment
 from ..constraints.limits import Limit
 from ..constraints.listed import Listed
 from ..dynamics.actuators.driven import OF_TENDONS, drivers
@@ -48,7 +48,7 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
     reads="time qpos qvel plastic history origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos "
     "geom_xrel geom_xmat site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel "
     "subtree_angmom actuator_length actuator_velocity actuator_force qfrc_actuator candidates constraints qacc_solver "
-    "slips oacc cfrc_int",
+    "shortest slips oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
@@ -213,10 +213,11 @@ def _segment(m: Model, d: Data, i: int) -> Segment:
     firsts, seconds = (
         [k] if kind == ObjType.GEOM else [g for g in range(m.ngeom) if m.geom_bodyid[g] == k] for kind, k in objects
     )
-    pairs = list(itertools.product(firsts, seconds))
+    pairs = tuple(itertools.product(firsts, seconds))
     if any(m.geom_type[g] == GeomType.HFIELD for pair in pairs for g in pair):
         raise not_there(m, i, " to a height field")
-    return shortest(m, d, pairs, m.sensor_cutoff[i])
+    found: Segment = d.shortest(pairs, m.sensor_cutoff[i])
+    return found
 
 
 def _geom_dist(m: Model, d: Data, i: int) -> list[Scalar]:
