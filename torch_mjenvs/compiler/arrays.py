@@ -13,9 +13,11 @@ All of it means the same for floats, torch tensors and traced values.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from .expr import Expr, fresh, is_tracing, node
@@ -80,16 +82,46 @@ class Table:
 
 
 class BufferTable:
-    """The numbers of a buffer that is a table: a `Table` whose `rows` numbers come with the launch, not with the code.
+    """The numbers of a buffer that is a table: a `Table` whose numbers come with the launch, not with the code.
 
-    So a kernel does not grow with its textures and meshes. It is read like a `Table`, at a row per world.
+    So a kernel does not grow with its textures, meshes and recorded motions. It is read like a `Table`, at a row per
+    world. `shape` begins with the number of rows; `x[row]` is a number, or lists nested by the rest of the shape, and
+    what follows the row in `x[row, ...]` chooses among them as in NumPy.
     """
 
-    def __init__(self, buffer: int, rows: int, type_: str = "f"):
-        self.buffer, self.rows, self.type = buffer, rows, type_
+    def __init__(self, buffer: int, shape: Sequence[int], type_: str = "f"):
+        self.buffer, self.shape, self.type = buffer, tuple(shape), type_
+        self._columns = np.arange(math.prod(self.shape[1:])).reshape(self.shape[1:])
 
-    def __getitem__(self, row: Any) -> Scalar:
-        return self._at(_place(row, self.rows))
+    def shaped(self, shape: Sequence[int]) -> BufferTable:
+        """Return the same numbers as a table of another shape."""
+        return BufferTable(self.buffer, shape, self.type)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        row, *others = index if isinstance(index, tuple) else (index,)
+        columns, place = self._columns[tuple(others)].tolist(), self._row(row)
+        return _mapped(lambda c: self._entry(place, c), columns)
+
+    def _row(self, row: Any) -> Any:
+        """Return the row as an index. Raises IndexError for a number without a row, TypeError for no number."""
+        if isinstance(row, (bool, slice)) or (type(row) is Expr and row.type == "b"):
+            what = "a slice" if isinstance(row, slice) else "a mask"
+            raise TypeError(f"a table is read at one row, which is a number, not {what}: table[row], table[row, 2:5]")
+        if isinstance(row, int) and not 0 <= row < len(self):
+            raise IndexError(f"there is no row {row} in a table of {len(self)} rows")
+        if type(row) is Expr and row.type == "s":
+            row = node("spread", row)
+        return _place(row, len(self))
+
+    def _entry(self, place: Any, column: int) -> Scalar:
+        width = self._columns.size
+        if isinstance(place, int):
+            return self._at(place * width + column)
+        first = place if width == 1 else node("imul", place, width)
+        return self._at(node("iadd", first, column) if column else first)
 
     def bytes(self, first: int, columns: int, row: Expr) -> list[list[Scalar]]:
         """Return the bytes of a row of integers per world: four for each integer, 0 to 255, the lowest first.
@@ -104,6 +136,23 @@ class BufferTable:
         return node("fetch", place, attr=(self.buffer,), type_=self.type)
 
     __iter__ = None  # as of a `Table`
+
+
+class NumberTable(BufferTable):
+    """A table of the numbers of a NumPy array, for floats and torch tensors: as `World.tables` has them in kernels."""
+
+    def __init__(self, numbers: np.ndarray):
+        super().__init__(-1, numbers.shape)
+        self._numbers = numbers.reshape(len(numbers), -1)
+
+    def _entry(self, place: Any, column: int) -> Scalar:
+        if isinstance(place, torch.Tensor):
+            return torch.as_tensor(self._numbers, device=place.device)[place, column]
+        return float(self._numbers[place, column])
+
+
+def _mapped(function: Callable[[int], Scalar], columns: Any) -> Any:
+    return [_mapped(function, x) for x in columns] if isinstance(columns, list) else function(columns)
 
 
 def _bytes(x: Any) -> list[Scalar]:

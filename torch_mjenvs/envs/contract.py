@@ -52,6 +52,8 @@ class Placed(NamedTuple):
     held: Held
 
 
+MOST_ROWS = 2**24  # up to here float32, in which a world may count them, knows all whole numbers
+
 RECORDED = (
     "A task's functions are run once, to record what a kernel will compute for every world. Numbers of a world are "
     "known only when the kernel runs: Python's if, and, or, max, float and the functions of math and NumPy do not know "
@@ -96,6 +98,34 @@ class Contract:
             if not all(type(y) is float and math.isfinite(y) for y in (x if isinstance(x, list) else [x])):
                 raise self.error("memory", ValueError, f"{name!r} must be of finite numbers that all worlds share")
         return widths, flatten(widths, found)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the task's tables, by name, as arrays of finite numbers with a row or more."""
+        returned = self.call("tables")
+        if not isinstance(returned, Mapping) or not all(isinstance(name, str) and name for name in returned):
+            raise self.error("tables", TypeError, f"must give a dict of arrays by name, not {describe(returned)}")
+        return {name: self.table(name, x) for name, x in returned.items()}
+
+    def table(self, name: str, given: Any) -> np.ndarray:
+        """Return one of the task's tables as an array, checked."""
+        try:
+            x = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        except ValueError as error:  # lists of different lengths
+            raise self.error("tables", ValueError, f"{name!r} is no array: {error}") from error
+        if x.dtype.kind not in "fiub":
+            raise self.error("tables", TypeError, f"{name!r} must be an array of numbers, not of {x.dtype}")
+        if x.ndim == 0 or x.size == 0:
+            text = f"{name!r} must have rows of a number or more, and is of shape {x.shape}"
+            raise self.error("tables", ValueError, text)
+        if len(x) > MOST_ROWS or x.size >= 2**31:
+            text = f"{name!r} is of shape {x.shape}: {MOST_ROWS} rows and 2**31 - 1 numbers are the most"
+            raise self.error("tables", ValueError, text)
+        good = np.abs(x) <= np.finfo(np.float32).max
+        if not good.all():
+            at = tuple(np.argwhere(~good)[0].tolist())
+            text = f"{name!r}{[*at]} is {x[at]}: a table is of finite numbers, as float32 has them"
+            raise self.error("tables", ValueError, text)
+        return x
 
     def action_space(self) -> tuple[tuple[float, float], ...]:
         """Return the least and the greatest value of each number of an action."""
