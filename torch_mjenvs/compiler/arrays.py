@@ -106,14 +106,19 @@ class BufferTable:
         return _mapped(lambda c: self._entry(place, c), columns)
 
     def _row(self, row: Any) -> Any:
-        """Return the row as an index. Raises IndexError for a number without a row, TypeError for no number."""
-        if isinstance(row, (bool, slice)) or (type(row) is Expr and row.type == "b"):
-            what = "a slice" if isinstance(row, slice) else "a mask"
-            raise TypeError(f"a table is read at one row, which is a number, not {what}: table[row], table[row, 2:5]")
-        if isinstance(row, int) and not 0 <= row < len(self):
-            raise IndexError(f"there is no row {row} in a table of {len(self)} rows")
+        """Return the row as an index. Raises TypeError if it is no number, IndexError for a whole number of Python's
+        or NumPy's that no row has.
+        """
         if type(row) is Expr and row.type == "s":
             row = node("spread", row)
+        if isinstance(row, (int, np.integer)) and not isinstance(row, bool):
+            if not 0 <= row < len(self):
+                raise IndexError(f"there is no row {row} in a table of {len(self)} rows")
+            return int(row)
+        mask = row.dtype == torch.bool if isinstance(row, torch.Tensor) else type(row) is Expr and row.type == "b"
+        if mask or not isinstance(row, (float, torch.Tensor, Expr)):
+            what = "a mask" if mask else f"a {type(row).__name__}"
+            raise TypeError(f"a table is read at one row, which is a number, not {what}: table[row], table[row, 2:5]")
         return _place(row, len(self))
 
     def _entry(self, place: Any, column: int) -> Scalar:

@@ -102,8 +102,10 @@ class Contract:
     def tables(self) -> dict[str, np.ndarray]:
         """Return the task's tables, by name, as arrays of finite numbers with a row or more."""
         returned = self.call("tables")
-        if not isinstance(returned, Mapping) or not all(isinstance(name, str) and name for name in returned):
-            raise self.error("tables", TypeError, f"must give a dict of arrays by name, not {describe(returned)}")
+        if not isinstance(returned, Mapping):
+            raise self.error("tables", TypeError, f"must give a dict of arrays by name, not a {type(returned).__name__}")
+        if not all(isinstance(name, str) and name for name in returned):
+            raise self.error("tables", TypeError, f"names of tables are strings, unlike some of {[*returned]}")
         return {name: self.table(name, x) for name, x in returned.items()}
 
     def table(self, name: str, given: Any) -> np.ndarray:
