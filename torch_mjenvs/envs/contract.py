@@ -103,7 +103,8 @@ class Contract:
         """Return the task's tables, by name, as arrays of finite numbers with a row or more."""
         returned = self.call("tables")
         if not isinstance(returned, Mapping):
-            raise self.error("tables", TypeError, f"must give a dict of arrays by name, not a {type(returned).__name__}")
+            text = f"must give a dict of arrays by name, not a {type(returned).__name__}"
+            raise self.error("tables", TypeError, text)
         if not all(isinstance(name, str) and name for name in returned):
             raise self.error("tables", TypeError, f"names of tables are strings, unlike some of {[*returned]}")
         return {name: self.table(name, x) for name, x in returned.items()}

@@ -222,8 +222,8 @@ class Task:
 
     A `reset` that takes long, for instance because of `World.settled`, delays the other worlds of its vector. With
     `resets_ahead` it is computed in advance, for many worlds at a time, with the same results. It may then not look at
-    `world.memory`, and may return only positions, velocities and activations. If parameters vary, nothing is computed
-    in advance.
+    `world.memory`, and may return only positions, velocities and activations. If parameters vary, or the task has
+    tables, nothing is computed in advance.
 
     `reset_parameters` names the model's parameters that `reset` sets. A mapping also names the elements: {"body_pos":
     ["cup"]}. Parameters of other elements are constants, which makes the kernel smaller and faster.
