@@ -113,6 +113,18 @@ def test_what_is_written_into_a_table_counts_from_the_next_step_on():
         env.engine.tables["motion"] = env.engine.tables["motion"] * 2
 
 
+def test_nan_in_a_table_ends_the_worlds_whose_control_it_makes_bad():
+    env = environment(autoreset_mode="Disabled")
+    env.reset(seed=3)
+    frame = env.engine.memory["frame"].clone()
+    chosen = frame == frame[0]
+    env.engine.tables["motion"][frame[0].long().clamp(max=ROWS - 1)] = float("nan")
+    _, _, terminated, _, info = env.step(action())
+    assert torch.equal(info["bad_state"].bool(), chosen)
+    assert torch.equal(terminated, chosen)
+    assert not chosen.all()
+
+
 def test_copies_have_the_tables_as_they_are_now():
     env = environment()
     env.reset(seed=1)
