@@ -91,7 +91,7 @@ def record(
     stores = []
     with collector_paused(), tracing(dtype, derivatives) as trace:
         columns: dict[str, Any] = {
-            b.name: BufferTable(k, (b.size,), b.type)
+            b.name: BufferTable(k, b.size, b.type)
             if b.table
             else [node("load", attr=(k, c), type_=b.type) for c in range(b.size)]
             for k, b in enumerate(buffers)

@@ -12,13 +12,13 @@ import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ..compiler import source
-from ..compiler.arrays import BufferTable, NumberTable
+from ..compiler.arrays import NumberTable, RowTable
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
@@ -80,10 +80,10 @@ class Episode:
     shows_end: bool = False  # whether a step also outputs the state before any reset
     own: tuple[list[Scalar], list[Scalar]] = ([], [])  # one world's parameters, and the numbers derived from them
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # the task's tables
-    buffered: Mapping[str, BufferTable] = field(default_factory=dict)  # the same as buffers of the kernel being traced
+    buffered: Mapping[str, RowTable] = field(default_factory=dict)  # the same as buffers of the kernel being traced
 
     @functools.cached_property
-    def tables(self) -> Mapping[str, BufferTable]:
+    def tables(self) -> Mapping[str, RowTable]:
         """The tables that the task's functions read."""
         return self.buffered or {name: NumberTable(x) for name, x in self.arrays.items()}
 
@@ -137,7 +137,7 @@ class Episode:
 
     def with_tables(self, b: Buffers) -> Episode:
         """Return this episode with the tables of a kernel that is traced."""
-        found = {name: cast(BufferTable, b[TABLE + name]).shaped(x.shape) for name, x in self.arrays.items()}
+        found = {name: RowTable(b[TABLE + name], x.shape) for name, x in self.arrays.items()}
         return self._but(buffered=found) if found else self
 
     def differentiable(self) -> Episode:
