@@ -15,6 +15,7 @@ from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.envs.tasks.base import World
 from torch_mjenvs.scalar import NumberTable, Random, absolute
+from torch_mjenvs.training.worlds import made_of
 
 WORLDS, ROWS = 5, 7
 MOTION = np.random.default_rng(0).uniform(-0.2, 0.2, (ROWS, 2, 2))  # of each frame qpos and qvel
@@ -133,6 +134,13 @@ def test_copies_have_the_tables_as_they_are_now():
     assert same(copies[0], env)
     assert torch.equal(copies[1].engine.tables["motion"], env.engine.tables["motion"])
     assert "motion" not in " ".join(env.state_dict())
+
+
+def test_a_run_records_the_tables_of_its_task():
+    """So that a note says so where a run goes on with another file of motions."""
+    ours, others = made_of(environment()), made_of(environment(Follow(scale=0.5)))
+    assert ours["table motion"] != others["table motion"]
+    assert ours["table starts"] == others["table starts"]
 
 
 def test_single_worlds_and_rollouts_read_tables():
