@@ -114,6 +114,17 @@ def test_what_is_written_into_a_table_counts_from_the_next_step_on():
         env.engine.tables["motion"] = env.engine.tables["motion"] * 2
 
 
+def test_tables_may_be_drawn_when_an_environment_is_made():
+    class Drawn(Follow):
+        def tables(self, m):
+            return {"motion": 0.1 * np.random.rand(ROWS, 2, 2), "starts": torch.randperm(ROWS)}  # noqa: NPY002
+
+    env = environment(Drawn())
+    obs, _ = env.reset(seed=3)
+    frame = env.engine.memory["frame"]
+    assert torch.equal(obs[:, 4:6], env.engine.tables["motion"][frame.long(), 1])
+
+
 def test_nan_in_a_table_ends_the_worlds_whose_control_it_makes_bad():
     env = environment(autoreset_mode="Disabled")
     env.reset(seed=3)

@@ -450,8 +450,8 @@ class Contract:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
         Raises ValueError if it draws from NumPy's, Python's or torch's generator, since that gives the same for all
-        worlds and episodes. In a program of several threads another thread may have drawn, so it only warns. Raises
-        ValueError, too, if a second call with the same arguments gives something else.
+        worlds and episodes, which only tables are. In a program of several threads another thread may have drawn, so it
+        only warns. Raises ValueError, too, if a second call with the same arguments gives something else.
         """
 
         def call() -> Any:
@@ -466,7 +466,8 @@ class Contract:
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
                 error.add_note(RECORDED)
             raise
-        if drawn() != before and not is_own(type(self.task).__module__):  # ours draw only by rng
+        shared = function == "tables"
+        if drawn() != before and not shared and not is_own(type(self.task).__module__):  # ours draw only by rng
             text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
             told = self.error(function, ValueError, text)
             if threading.active_count() == 1:
