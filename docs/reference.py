@@ -24,7 +24,7 @@ SECTIONS = {
     "torch_mjenvs": [
         "envs/vector_env.py", "envs/single_env.py", "rendering/simulation.py", "physics", "envs", "policy.py",
     ],
-    "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
+    "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py", "compiler/arrays.py"],
     "torch_mjenvs.feet": ["feet.py"],
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.jacobians": ["jacobians.py"],

@@ -7,9 +7,10 @@ take Python's own True and False.
 
 `when_any(mask, body, carry)` is `body(carry)` in the worlds of the mask, and costs nothing where no world needs it.
 `repeat` and `while_any` are loops whose code is made once. `Random` is what `rng` is: `uniform(low, high)`, `normal()`,
-`exponential(scale)`, `integers(low, high)`.
+`exponential(scale)`, `integers(low, high)`. `NumberTable(array)` is what a world of plain numbers has in its `tables`.
 """
 
+from .compiler.arrays import NumberTable
 from .compiler.control import repeat, when_any, while_any
 from .compiler.random import Random
 from .compiler.scalar import (
@@ -44,6 +45,7 @@ from .compiler.scalar import (
 
 __all__ = [
     "Mask",
+    "NumberTable",
     "Random",
     "Scalar",
     "absolute",

@@ -23,6 +23,7 @@ from .scalar import Scalar, atan2, cos, round, sin
 __all__ = [
     "add",
     "cross",
+    "difference",
     "dot",
     "from_axis_angle",
     "from_euler",
@@ -33,6 +34,7 @@ __all__ = [
     "rotate",
     "rotate_inverse",
     "scale",
+    "slerp",
     "solve",
     "sub",
     "to_euler",
@@ -136,6 +138,20 @@ def rotate(q: Quaternion, v: Vector) -> list[Scalar]:
 def rotate_inverse(q: Quaternion, v: Vector) -> list[Scalar]:
     """Turn a vector of length 3 back by q: from the world's axes to a body's."""
     return rotate(inverse(q), v)
+
+
+def difference(p: Quaternion, q: Quaternion) -> list[Scalar]:
+    """Return the turn that takes q to p, in the axes of q: its axis times its angle, at most pi. mju_subQuat.
+
+    `norm(difference(p, q))` is how far an orientation is from another.
+    """
+    return spatial.quat_sub(p, q)
+
+
+def slerp(p: Quaternion, q: Quaternion, t: Scalar) -> list[Scalar]:
+    """Return the rotation on the shortest way from p to q, at the part t of it: p at 0, q or -q at 1."""
+    turn = difference(q, p)
+    return multiply(p, from_axis_angle(normalize(turn), t * norm(turn)))
 
 
 def from_axis_angle(axis: Vector, angle: Scalar) -> list[Scalar]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from kernels import build
 from ptx import Machine
 
 from torch_mjenvs.compiler import cuda
-from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.arrays import Array, NumberTable, RowTable, Table
 from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.program import Buffer, record
@@ -250,6 +251,37 @@ def test_all_worlds_read_one_buffer_at_places_of_their_own(dtype):
         kernel.bind(held | {"table": values[:3]})
     with pytest.raises(ValueError, match="read only"):
         record("writing", buffers, lambda b: {"table": [b["place"][0]] * 4}, dtype)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_a_buffer_are_read_by_place_and_by_counter(dtype):
+    """A row that is not there is the nearest, also for a loop that goes further. The same as PTX."""
+    numbers = np.arange(12.0).reshape(3, 2, 2) ** 2
+
+    def body(b):
+        (place,), table = b["place"], RowTable(b["table"], numbers.shape)
+        total = repeat(5, lambda i, c: c + table[i, 1, 0], 0.0)
+        return {"got": [*table[place, 0], *table[place, :, 1], table[2, 0, 1], total]}
+
+    buffers = [Buffer("place", 1), Buffer("table", 12, table=True), Buffer("got", 6)]
+    kernel = build(record("rows", buffers, body, dtype), torch.device("cpu"))
+    held = {b.name: kernel.allocate(b, 6) for b in buffers}
+    places = [2.0, 0.9, 1.0, -8.0, 99.0, math.nan]
+    held["place"][0, :6] = torch.tensor(places)
+    held["table"].copy_(torch.from_numpy(numbers.flatten()))
+    theirs = [x.clone() for x in held.values()]
+    kernel.bind(held)()
+    rows = numbers[[2, 0, 1, 0, 2, 2]]
+    total = numbers[[0, 1, 2, 2, 2], 1, 0].sum()
+    wanted = [*rows[:, 0].T, *rows[:, :, 1].T, [numbers[2, 0, 1]] * 6, [total] * 6]
+    np.testing.assert_array_equal(held["got"][:, :6].numpy(), wanted)
+    Machine(cuda.assembly(record("rows", buffers, body, dtype))).launch(theirs, 16)
+    assert torch.equal(theirs[2], held["got"])
+    on_floats, on_tensors = NumberTable(numbers), NumberTable(numbers)
+    for place, row in zip(places, rows, strict=True):
+        assert on_floats[place] == row.tolist()
+    assert torch.equal(torch.stack(on_tensors[torch.tensor(places), 0]).T, torch.from_numpy(rows[:, 0]))
 
 
 @pytest.mark.parametrize(("rows", "bits"), [(2**27 - 1, 32), (2**27 + 1, 64)])

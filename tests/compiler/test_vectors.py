@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from graph_eval import run_compiled, trace
-from scipy.spatial.transform import Rotation
+from scipy.spatial.transform import Rotation, Slerp
 
 from torch_mjenvs import vectors
 from torch_mjenvs.vectors import (
+    difference,
     from_axis_angle,
     from_euler,
     inverse,
@@ -18,6 +19,7 @@ from torch_mjenvs.vectors import (
     normalize,
     rotate,
     rotate_inverse,
+    slerp,
     to_euler,
     wrap_to_pi,
     yaw,
@@ -54,6 +56,17 @@ def test_quaternions_are_mujocos() -> None:
         angles = RNG.uniform(-7, 7, 3)
         euler = from_euler(*angles.tolist())
         np.testing.assert_allclose(euler, of_mujoco("mju_euler2Quat", 4, angles, "XYZ"), rtol=1e-13, atol=1e-15)
+
+
+def test_between_orientations_are_mujocos_turn_and_scipys_way() -> None:
+    for p, q in zip(QUATS, QUATS[1:] + QUATS[:1], strict=True):
+        turn = difference(p.tolist(), q.tolist())
+        assert np.linalg.norm(turn) == pytest.approx((as_scipy(q).inv() * as_scipy(p)).magnitude(), rel=1e-12)
+        np.testing.assert_allclose(turn, of_mujoco("mju_subQuat", 3, p, q), rtol=1e-12, atol=1e-14)
+        for t in (0.0, 0.3, 1.0):
+            wanted = Slerp([0, 1], Rotation.concatenate([as_scipy(p), as_scipy(q)]))(t)
+            assert (as_scipy(slerp(p.tolist(), q.tolist(), t)).inv() * wanted).magnitude() < 1e-12
+        np.testing.assert_allclose(slerp(p.tolist(), p.tolist(), 0.3), p, rtol=1e-14, atol=1e-15)
 
 
 def test_euler_angles_are_those_of_scipy() -> None:
@@ -99,9 +112,11 @@ def test_floats_tensors_and_kernels_agree() -> None:
         x = b["x"]
         q, v, angle = x[:4], x[4:7], x[7]
         turned = from_axis_angle(normalize(v), angle)
-        return {"y": [*rotate(q, v), *rotate_inverse(q, v), *to_euler(q), yaw(q), *turned, wrap_to_pi(9.0 * angle)]}
+        between = [*difference(q, turned), *slerp(q, turned, angle)]
+        euler = [*to_euler(q), yaw(q), wrap_to_pi(9.0 * angle)]
+        return {"y": [*rotate(q, v), *rotate_inverse(q, v), *euler, *turned, *between]}
 
-    got = run_compiled(trace(body, {"x": x}, {"y": (15, "f")}, "float64"), {"x": x})["y"]
+    got = run_compiled(trace(body, {"x": x}, {"y": (22, "f")}, "float64"), {"x": x})["y"]
     tensors = torch.stack(body({"x": list(torch.from_numpy(x))})["y"]).numpy()
     plain = np.array([body({"x": column})["y"] for column in x.T.tolist()]).T
     np.testing.assert_allclose(got, plain, rtol=1e-13, atol=1e-14)

@@ -13,9 +13,11 @@ All of it means the same for floats, torch tensors and traced values.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from .expr import Expr, fresh, is_tracing, node
@@ -104,6 +106,67 @@ class BufferTable:
         return node("fetch", place, attr=(self.buffer,), type_=self.type)
 
     __iter__ = None  # as of a `Table`
+
+
+class RowTable:
+    """The numbers of a `BufferTable` in rows, as a task reads them: whatever row a world asks for, there is an answer.
+
+    `shape` begins with the number of rows. `x[row]` is a number, or lists nested by the rest of the shape, and what
+    follows the row in `x[row, ...]` chooses among them as in NumPy.
+    """
+
+    def __init__(self, numbers: Any, shape: Sequence[int]):
+        self._numbers, self.shape = numbers, tuple(shape)
+        self._columns = np.arange(math.prod(self.shape[1:])).reshape(self.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        row, *others = index if isinstance(index, tuple) else (index,)
+        columns, place = self._columns[tuple(others)].tolist(), self._place(row)
+        return _mapped(lambda c: self._entry(place, c), columns)
+
+    def _place(self, row: Any) -> Any:
+        """Return the row as an index. Raises TypeError if it is no number, IndexError for a whole number of Python's
+        or NumPy's that no row has.
+        """
+        if type(row) is Expr and row.type == "s":  # a loop's counter, which may go further
+            row = node("spread", row)
+        if isinstance(row, (int, np.integer)) and not isinstance(row, bool):
+            if not 0 <= row < len(self):
+                raise IndexError(f"there is no row {row} in a table of {len(self)} rows")
+            return int(row)
+        mask = row.dtype == torch.bool if isinstance(row, torch.Tensor) else type(row) is Expr and row.type == "b"
+        if mask or not isinstance(row, (float, torch.Tensor, Expr)):
+            what = "a mask" if mask else f"a {type(row).__name__}"
+            raise TypeError(f"a table is read at one row, which is a number, not {what}: table[row], table[row, 2:5]")
+        return _place(row, len(self))
+
+    def _entry(self, place: Any, column: int) -> Scalar:
+        width = self._columns.size
+        if isinstance(place, int):
+            return self._numbers._at(place * width + column)
+        first = place if width == 1 else node("imul", place, width)
+        return self._numbers._at(node("iadd", first, column) if column else first)
+
+    __iter__ = None  # as of a `Table`
+
+
+class NumberTable(RowTable):
+    """A table of the numbers of a NumPy array, for floats and torch tensors: as `World.tables` has them in kernels."""
+
+    def __init__(self, numbers: np.ndarray):
+        super().__init__(numbers.reshape(len(numbers), -1), numbers.shape)
+
+    def _entry(self, place: Any, column: int) -> Scalar:
+        if isinstance(place, torch.Tensor):
+            return torch.as_tensor(self._numbers, device=place.device)[place, column]
+        return float(self._numbers[place, column])
+
+
+def _mapped(function: Callable[[int], Scalar], columns: Any) -> Any:
+    return [_mapped(function, x) for x in columns] if isinstance(columns, list) else function(columns)
 
 
 def _bytes(x: Any) -> list[Scalar]:

@@ -15,11 +15,13 @@ class Pure:
     """A kernel as a function: it reads its first buffers, and writes all others.
 
     Callers pass tensors with one row per world. For a world-minor buffer the kernel reads the transpose of such a
-    tensor.
+    tensor. tables: the tensors of the buffers that are tables, which come last; they keep their addresses.
     """
 
-    def __init__(self, kernel: Kernel, takes: int):
-        self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
+    def __init__(self, kernel: Kernel, takes: int, tables: Sequence[torch.Tensor] = ()):
+        gives = slice(takes, len(kernel.buffers) - len(tables))
+        self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[gives]
+        self._tables = tables
         assert all(b.type == "f" for b in (self._takes[0], *self._gives))
         types = {**TORCH_TYPES, "f": kernel.float_type}
         self._reads = [(b.size, b.rows, types[b.type]) for b in self._takes]
@@ -55,9 +57,9 @@ class Pure:
             like.new_empty(across, b.size) if b.rows else like.new_empty_strided((across, b.size), (1, across))
             for b in self._gives
         ]
-        tensors += made
+        tensors += [*made, *self._tables]
         if torch.compiler.is_compiling():
-            Launch(kernel, [x if b.rows else x.T for b, x in zip(kernel.buffers, tensors, strict=True)])()
+            Launch(kernel, [x if b.rows or b.table else x.T for b, x in zip(kernel.buffers, tensors, strict=True)])()
         else:
             try:  # one at a time: other threads may be here, too
                 idle = self._idle.pop()

@@ -28,8 +28,8 @@ def padded(n: int) -> int:
 
 
 def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
-    """Return how many bytes the tensors of these buffers take per world."""
-    return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
+    """Return how many bytes the tensors of these buffers take per world; tables do not count."""
+    return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers if not b.table)
 
 
 class Scratch:
@@ -192,23 +192,28 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("torch_mjenvs::run", mutates_args=())
 def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Run a kernel once and return all buffers after it as new tensors, (..., size) each, as those given are."""
+    """Run a kernel once and return all buffers after it as new tensors, (..., size) each, as those given are.
+
+    Buffers that are tables come last: all worlds read the (size,) tensors given, which are not returned.
+    """
     k = _kernel(kernel)
+    of_worlds = [b for b in k.buffers if not b.table]
     lead = tensors[0].shape[:-1]
     n = lead.numel()
     if n == 0:
-        return [x.clone() for x in tensors]
-    held = [k.allocate(b, n) for b in k.buffers]
-    views = [(x if b.rows else x.T)[:n] for b, x in zip(k.buffers, held, strict=True)]
-    for view, x in zip(views, tensors, strict=True):
+        return [x.clone() for x in tensors[: len(of_worlds)]]
+    held = [k.allocate(b, n) for b in of_worlds]
+    views = [(x if b.rows else x.T)[:n] for b, x in zip(of_worlds, held, strict=True)]
+    for view, x in zip(views, tensors, strict=False):
         view.copy_(x.reshape(n, -1))
-    Launch(k, held)()
+    Launch(k, [*held, *tensors[len(held) :]])()
     return [view.reshape(*lead, -1).contiguous() for view in views]
 
 
 @run.register_fake
 def _(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
+    of_worlds = [x for b, x in zip(_kernel(kernel).buffers, tensors, strict=True) if not b.table]
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in of_worlds]
 
 
 @run.register_vmap
@@ -216,8 +221,9 @@ def _(
     info: Any, in_dims: tuple[None, list[int | None]], kernel: int, tensors: list[torch.Tensor]
 ) -> tuple[list[torch.Tensor], list[int]]:
     _, dims = in_dims
+    buffers = _kernel(kernel).buffers
     moved = [
-        x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-        for x, dim in zip(tensors, dims, strict=True)
+        x if b.table else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+        for b, x, dim in zip(buffers, tensors, dims, strict=True)
     ]
-    return run(kernel, moved), [0] * len(moved)
+    return run(kernel, moved), [0] * sum(not b.table for b in buffers)

@@ -52,6 +52,8 @@ class Placed(NamedTuple):
     held: Held
 
 
+MOST_ROWS = 2**24  # up to here float32, in which a world may count them, knows all whole numbers
+
 RECORDED = (
     "A task's functions are run once, to record what a kernel will compute for every world. Numbers of a world are "
     "known only when the kernel runs: Python's if, and, or, max, float and the functions of math and NumPy do not know "
@@ -96,6 +98,37 @@ class Contract:
             if not all(type(y) is float and math.isfinite(y) for y in (x if isinstance(x, list) else [x])):
                 raise self.error("memory", ValueError, f"{name!r} must be of finite numbers that all worlds share")
         return widths, flatten(widths, found)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the task's tables, by name, as arrays of finite numbers with a row or more."""
+        returned = self.call("tables")
+        if not isinstance(returned, Mapping):
+            text = f"must give a dict of arrays by name, not a {type(returned).__name__}"
+            raise self.error("tables", TypeError, text)
+        if not all(isinstance(name, str) and name for name in returned):
+            raise self.error("tables", TypeError, f"names of tables are strings, unlike some of {[*returned]}")
+        return {name: self.table(name, x) for name, x in returned.items()}
+
+    def table(self, name: str, given: Any) -> np.ndarray:
+        """Return one of the task's tables as an array, checked."""
+        try:
+            x = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        except ValueError as error:  # lists of different lengths
+            raise self.error("tables", ValueError, f"{name!r} is no array: {error}") from error
+        if x.dtype.kind not in "fiub":
+            raise self.error("tables", TypeError, f"{name!r} must be an array of numbers, not of {x.dtype}")
+        if x.ndim == 0 or x.size == 0:
+            text = f"{name!r} must have rows of a number or more, and is of shape {x.shape}"
+            raise self.error("tables", ValueError, text)
+        if len(x) > MOST_ROWS or x.size >= 2**31:
+            text = f"{name!r} is of shape {x.shape}: {MOST_ROWS} rows and 2**31 - 1 numbers are the most"
+            raise self.error("tables", ValueError, text)
+        good = np.abs(x) <= np.finfo(np.float32).max
+        if not good.all():
+            at = tuple(np.argwhere(~good)[0].tolist())
+            text = f"{name!r}{[*at]} is {x[at]}: a table is of finite numbers, as float32 has them"
+            raise self.error("tables", ValueError, text)
+        return x
 
     def action_space(self) -> tuple[tuple[float, float], ...]:
         """Return the least and the greatest value of each number of an action."""
@@ -417,8 +450,8 @@ class Contract:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
         Raises ValueError if it draws from NumPy's, Python's or torch's generator, since that gives the same for all
-        worlds and episodes. In a program of several threads another thread may have drawn, so it only warns. Raises
-        ValueError, too, if a second call with the same arguments gives something else.
+        worlds and episodes, which only tables are. In a program of several threads another thread may have drawn, so it
+        only warns. Raises ValueError, too, if a second call with the same arguments gives something else.
         """
 
         def call() -> Any:
@@ -433,7 +466,8 @@ class Contract:
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
                 error.add_note(RECORDED)
             raise
-        if drawn() != before and not is_own(type(self.task).__module__):  # ours draw only by rng
+        shared = function == "tables"
+        if drawn() != before and not shared and not is_own(type(self.task).__module__):  # ours draw only by rng
             text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
             told = self.error(function, ValueError, text)
             if threading.active_count() == 1:

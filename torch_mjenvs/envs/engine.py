@@ -29,8 +29,10 @@ from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
 from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
+from .contract import Contract
 from .entries import BAD_STATE
 from .episode import Episode, is_known
+from .layout import TABLE
 from .model_view import model_view
 from .randomization import as_draws
 from .step_gradient import StepGradient
@@ -65,6 +67,7 @@ def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None, **varied: Any
 ) -> Episode:
     """Return the episode that is traced for a task; in float32 the solver stops where rounding ends its progress."""
+    varied = {"arrays": Contract(task, model).tables()} | varied
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
@@ -91,8 +94,8 @@ class Engine(Varied):
     Worlds are numbered from `first_world` on. Random numbers depend on a world's number, so several engines that divide
     the numbers of one large engine produce its trajectories. With `shows_end`, in SAME_STEP mode, the engine keeps the
     state after a step, before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary,
-    `final_params` and `final_derived`, and `final_kept` if the task sets inputs. `mjmodel` is the task's model, if it
-    is loaded already.
+    `final_params` and `final_derived`, and `final_kept` if the task sets inputs. `mjmodel` is the task's model, and
+    `tables` are the task's tables, if they are loaded already.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
     MemoryError, on a GPU torch.OutOfMemoryError, for more worlds than the machine can hold. Calls raise
@@ -116,6 +119,7 @@ class Engine(Varied):
         vary: Sequence[str] = (),
         shows_end: bool = False,
         mjmodel: mujoco.MjModel | None = None,
+        tables: Mapping[str, np.ndarray] | None = None,
     ):
         num_envs = as_count("num_envs", num_envs)
         varied: dict[str, Any] = {
@@ -142,6 +146,8 @@ class Engine(Varied):
         self._arguments["task"] = copy_of(task)
         # Kernels of our own tasks may be traced later, so they need a copy; a user's task is traced completely now.
         traced = copy_of(task) if is_known(task) else task
+        if tables is not None:
+            varied["arrays"] = tables
         episode = episode_of(
             traced, self.model, dtype, self.mode, max_episode_steps, shows_end=self.shows_end, **varied
         )
@@ -155,14 +161,19 @@ class Engine(Varied):
         given = self.outputs.buffers
         self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
+        self._of_tables = {b.name: self.buffers[b.name] for b in self.layout.table_buffers()}
+        for x, numbers in zip(self._of_tables.values(), episode.arrays.values(), strict=True):
+            x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()
         self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, self._kernel("reset", origin)))
-        self._gradient = StepGradient(episode, self._step.kernel, str(dtype).removeprefix("torch."))
+        self._gradient = StepGradient(
+            episode, self._step.kernel, str(dtype).removeprefix("torch."), self._of_tables
+        )
         self._refreshing: launch.Launch | None = None
         # A user's task is traced now: later its Python could have changed since `step` was traced.
         refresh = _recipe(episode, "refresh", dtype, None)
         self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
-        self._views = {name: self._view_of(name) for name in self.buffers}
+        self._views = {name: self._view_of(name) for name in self.buffers if name not in self._of_tables}
         self._ahead: Ahead | None = None
         if self.layout.ahead:
             ahead = self._kernel("ahead", origin)
@@ -253,6 +264,16 @@ class Engine(Varied):
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
         return fixed(found, "memory")
+
+    @property
+    def tables(self) -> dict[str, torch.Tensor]:
+        """The task's tables, by name, which all worlds read: see `Task.tables`.
+
+        What is written into them counts from the next step or reset on, without a rebuild. They have no gradients, and
+        are no part of `state_dict`.
+        """
+        shapes = self.layout.tables
+        return fixed({name: self.buffers[TABLE + name].view(shape) for name, shape in shapes.items()}, "tables")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:
@@ -425,21 +446,22 @@ class Engine(Varied):
         or a bound that is not positive. The backward pass raises UnsupportedModel, naming what has no gradients.
         """
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
-        given = [action if name == "action" else state[name] for name in self.buffers]
+        given = [action if name == "action" else state[name] for name in self._views]
         lead = given[0].shape[: given[0].ndim - 1]
         for (name, view), x in zip(self._views.items(), given, strict=True):
             shape = lead + view.shape[1:]
             if x.shape != shape or x.dtype != view.dtype or x.device != view.device:
                 raise ValueError(f"{name} must be {view.dtype} of shape {tuple(shape)} on {view.device}")
-        rows = [x[..., None] if name in COLUMNS else x for name, x in zip(self.buffers, given, strict=True)]
+        rows = [x[..., None] if name in COLUMNS else x for name, x in zip(self._views, given, strict=True)]
         if torch.compiler.is_compiling():
-            out = dict(zip(self.buffers, launch.run(self._step.kernel.handle, rows), strict=True))
+            rows += self._of_tables.values()
+            out = dict(zip(self._views, launch.run(self._step.kernel.handle, rows), strict=True))
         else:
             out = dict(zip(self._gradient.gives, self._gradient(rows), strict=True))
             if clip_adjoint is not None:
                 names = [name for name in ("qpos", "qvel", "act") if name in out]
                 out |= dict(zip(names, bounded([out[name] for name in names], clip_adjoint), strict=True))
-        return {name: out[name][..., 0] if name in COLUMNS else out[name] for name in self.buffers}
+        return {name: out[name][..., 0] if name in COLUMNS else out[name] for name in self._views}
 
     def _refresh(self) -> None:
         self._follow()
@@ -479,7 +501,10 @@ class Engine(Varied):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of all buffers by name, (N, width); `load_state_dict` continues exactly from there."""
+        """Return copies of all buffers by name, (N, width); `load_state_dict` continues exactly from there.
+
+        The task's tables are no part of it: they are the task's, as the model is.
+        """
         self._follow()
         return {name: view.clone() for name, view in self._views.items()}
 
@@ -508,12 +533,13 @@ class Engine(Varied):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new engine from the same arguments, on the same device, in this state: for `copy.deepcopy` and pickle.
 
-        Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied. The model is: its
-        file may have changed. The state is of arrays, as tensors would be shared with a process that "spawn" starts,
-        and freed before that has them.
+        Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied. The model and the
+        task's tables are: their files may have changed. The state is of arrays, as tensors would be shared with a
+        process that "spawn" starts, and freed before that has them.
         """
         arguments = self._arguments | {"num_envs": self.num_envs, "device": self.device, "dtype": self.dtype}
         arguments["mjmodel"] = copy.copy(self.mjmodel)  # which may be written into
+        arguments["tables"] = {name: x.cpu().numpy().copy() for name, x in self.tables.items()}
         return _remade, (arguments, {name: x.cpu().numpy() for name, x in self.state_dict().items()}, self._lock)
 
 

@@ -14,9 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ..compiler import source
+from ..compiler.arrays import NumberTable, RowTable
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
@@ -30,7 +32,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
-from .layout import BufferLayout, size_of
+from .layout import TABLE, BufferLayout, size_of
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
@@ -77,6 +79,13 @@ class Episode:
     vary: tuple[str, ...] = ()  # in addition to what is randomised
     shows_end: bool = False  # whether a step also outputs the state before any reset
     own: tuple[list[Scalar], list[Scalar]] = ([], [])  # one world's parameters, and the numbers derived from them
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # the task's tables
+    buffered: Mapping[str, RowTable] = field(default_factory=dict)  # the same as buffers of the kernel being traced
+
+    @functools.cached_property
+    def tables(self) -> Mapping[str, RowTable]:
+        """The tables that the task's functions read."""
+        return self.buffered or {name: NumberTable(x) for name, x in self.arrays.items()}
 
     # the model of a world
 
@@ -125,6 +134,11 @@ class Episode:
         if self.params is None:
             return self
         return self._but(model=self.params.world(params, derived), own=(params, derived))
+
+    def with_tables(self, b: Buffers) -> Episode:
+        """Return this episode with the tables of a kernel that is traced."""
+        found = {name: RowTable(b[TABLE + name], x.shape) for name, x in self.arrays.items()}
+        return self._but(buffered=found) if found else self
 
     def differentiable(self) -> Episode:
         """Return this episode for a program that is differentiated."""
@@ -276,7 +290,7 @@ class Episode:
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, {}, data, rng, act, self, kept)
+        return World(qpos, qvel, {}, data, rng, act, self.tables, self, kept)
 
     def put(
         self,
@@ -406,7 +420,8 @@ class Episode:
             new.kept += choose_all(stopped, old.kept[at:], kept[at:])
             pushes |= self.held_by_name(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, before.rng, new.act, self, new.kept), stopped
+        after = World(new.qpos, new.qvel, {}, data, before.rng, new.act, self.tables, self, new.kept)
+        return new, after, stopped
 
     def in_substeps(
         self, before: World, targets: list[Scalar], kept: list[Scalar]
@@ -641,11 +656,12 @@ class Episode:
             "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
+        buffers += [Buffer(TABLE + name, x.size, table=True) for name, x in self.arrays.items()]
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
-            rng = Random(*b["word"])
-            Contract(self.task, m, twice=True).reset(self.before_first(rng))
-            found.append(self.find_layout(rng, *(b[name] for name in sizes), twice=True))
+            rng, own = Random(*b["word"]), self.with_tables(b)
+            Contract(self.task, m, twice=True).reset(own.before_first(rng))
+            found.append(own.find_layout(rng, *(b[name] for name in sizes), twice=True))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
@@ -680,13 +696,20 @@ class Episode:
         return BufferLayout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
-            verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,
+            verdict.truncated is not False, contract.controls, self.params,
+            self.shapes, self.is_ahead, self.shows_end,
         )  # fmt: skip
 
     @property
     def is_ahead(self) -> bool:
         """Whether episodes begin within steps, with numbers computed ahead."""
-        return self.task.resets_ahead and self.mode != AutoresetMode.DISABLED and self.params is None
+        known = self.params is None and not self.arrays  # both may be changed before the next episode begins
+        return self.task.resets_ahead and self.mode != AutoresetMode.DISABLED and known
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the task's tables."""
+        return {name: x.shape for name, x in self.arrays.items()}
 
     def name(self, what: str) -> str:
         """Return the name of a kernel, for messages and the cache."""
@@ -701,14 +724,15 @@ class Episode:
             return None
         task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and (self.params.names, self.params.nominal())} {self.randomize}"
-        how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied} {self.shows_end}"
+        how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied} {self.shows_end} {self.shapes}"
         return source.origin(task, self.model.digest, how)
 
     def program(self, what: str, dtype: str) -> Program:
         """Return the kernel `step`, `reset`, `refresh` or `ahead`, recorded."""
 
         def body(b: Buffers) -> dict[str, list[Scalar]]:
-            own = self.of_world(b["params"], b["derived"]) if self.params else self
+            own = self.with_tables(b)
+            own = own.of_world(b["params"], b["derived"]) if self.params else own
             kernel: Callable[[Buffers], dict[str, list[Scalar]]] = getattr(own, what)
             return kernel(b)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..compiler.program import Buffer
@@ -11,6 +13,8 @@ from .contract import Widths
 from .entries import BAD_STATE, entries
 from .observation import Observation
 from .tasks.base import HELD
+
+TABLE = "table "  # and the name of a table: its buffer
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class BufferLayout:
     truncates: bool  # whether the task itself truncates episodes
     controls: bool  # whether the task itself turns actions into ctrl
     params: Columns | None  # the columns of parameters that vary from world to world
+    tables: Mapping[str, tuple[int, ...]]  # the shapes of the task's tables
     ahead: bool  # whether the next episode of a world begins with numbers computed ahead
     shows_end: bool = False  # whether a step also outputs the state before any reset
 
@@ -98,8 +103,12 @@ class BufferLayout:
             Buffer(BAD_STATE, 1, "b"),
             Buffer("info", size_of(self.info)),
             Buffer("final_info", size_of(self.info)),
+            *self.table_buffers(),
         ]
 
+    def table_buffers(self) -> list[Buffer]:
+        """Return the buffers of the task's tables, which all worlds read."""
+        return [Buffer(TABLE + name, math.prod(shape), table=True) for name, shape in self.tables.items()]
 
     def ahead_buffers(self) -> list[Buffer]:
         """Return the buffers of the kernel that computes beginnings of episodes ahead."""

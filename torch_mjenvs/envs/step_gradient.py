@@ -41,12 +41,15 @@ CONTROL, WAY_BACK, JUDGE = "control", "control-backward", "judge-backward"
 
 
 class StepGradient(Differentiable):
-    """A step of an engine: from rows of its buffers to rows of all of them, those with gradients (`made`) first."""
+    """A step of an engine: from rows of its buffers to rows of all of them, those with gradients (`made`) first.
 
-    def __init__(self, episode: Episode, step: launch.Kernel, dtype: str):
+    tables: the tensors of the buffers that are tables, by name. They are read where they are, and have no gradients.
+    """
+
+    def __init__(self, episode: Episode, step: launch.Kernel, dtype: str, tables: Mapping[str, torch.Tensor]):
         super().__init__()
-        self._episode, self._step, self._dtype = episode, step, dtype
-        self.takes = [b.name for b in step.buffers]
+        self._episode, self._step, self._dtype, self._tables = episode, step, dtype, tables
+        self.takes = [b.name for b in step.buffers if not b.table]
         self._sizes = {b.name: b for b in step.buffers if b.size}
         same_step = episode.mode is AutoresetMode.SAME_STEP
         made = (*STATE, "ctrl", "params", *JUDGED, *(FINAL if same_step else ()))
@@ -65,7 +68,7 @@ class StepGradient(Differentiable):
     # the function and its gradient
 
     def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        after = dict(zip(self.takes, launch.run(self._step.handle, list(given)), strict=True))
+        after = dict(zip(self.takes, launch.run(self._step.handle, [*given, *self._tables.values()]), strict=True))
         return tuple(after[name] for name in self.gives)
 
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -172,19 +175,19 @@ class StepGradient(Differentiable):
     def _build(self, kind: str) -> Pure:
         reads, writes = self._buffers(kind)
         name = self._episode.name(kind)
-        recipe = Recipe(name, (*reads, *writes), self._dtype, lambda: self._record(kind), self._episode.origin())
-        return Pure(build(recipe, self._step.device), len(reads))
+        buffers = (*reads, *writes, *self._episode.layout.table_buffers())
+        recipe = Recipe(name, buffers, self._dtype, lambda: self._record(kind, buffers), self._episode.origin())
+        return Pure(build(recipe, self._step.device), len(reads), [*self._tables.values()])
 
-    def _record(self, kind: str) -> Program:
-        reads, writes = self._buffers(kind)
+    def _record(self, kind: str, buffers: Sequence[Buffer]) -> Program:
+        name = self._episode.name(kind)
         try:
-            name, buffers = self._episode.name(kind), [*reads, *writes]
             return record(name, buffers, lambda b: self._body(kind, b), self._dtype, derivatives="reverse")
         except NotDifferentiable as error:
             raise UnsupportedModel(f"there are no gradients of {self._episode.name('step')}: {error}") from None
 
     def _body(self, kind: str, b: Buffers) -> dict[str, list[Any]]:
-        episode = self._episode.differentiable()
+        episode = self._episode.with_tables(b).differentiable()
         if episode.params:
             episode = episode.of_world(b["params"], episode.params.derive(b["params"]))
         m, widths = episode.model, episode.layout.memory
@@ -213,7 +216,7 @@ class StepGradient(Differentiable):
             moved, solutions = transition.ended_at(m, last, ctrl, b["qaccs"], episode.precision)
             moved.qpos, moved.qvel, moved.act = ends["new"]["qpos"], ends["new"]["qvel"], ends["new"].get("act", [])
             data = AFTER[episode.task.data](m, moved, ctrl, episode.precision)
-            after = World(moved.qpos, moved.qvel, {}, data, before.rng, moved.act, episode)
+            after = World(moved.qpos, moved.qvel, {}, data, before.rng, moved.act, episode.tables, episode)
             memory = episode.remember(before, action, after, False)
             after.memory = by_name(widths, memory)
             result, obs, info, sums = episode.judge(b, before, action, after, False)

@@ -25,7 +25,7 @@ def copy_for_task(x: Any) -> Any:
     if isinstance(x, World):
         data = cast(Data, TaskData(x.data))
         qpos, qvel = Rows.of("nq", copied(x.qpos)), Rows.of("nv", copied(x.qvel))
-        return TaskWorld(qpos, qvel, copied(x.memory), data, x.rng, copied(x.act), x._physics, x._kept)
+        return TaskWorld(qpos, qvel, copied(x.memory), data, x.rng, copied(x.act), dict(x.tables), x._physics, x._kept)
     return copied(x)
 
 

@@ -84,12 +84,14 @@ def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any)
 
 
 def made_of(env: TorchVectorEnv) -> dict[str, str]:
-    """Return what an environment's task is made of, by name: its fields, and digests of its model and its code."""
+    """Return what an environment's task is made of, by name: its fields and tables, and digests of its model and code.
+    """
     task, model = env.engine.task, env.engine.mjmodel
     image = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, image)
     classes = [kind for kind in type(task).__mro__ if kind is not object]
     found = {x.name: _short(_told(getattr(task, x.name))) for x in fields(task)}
+    found |= {f"table {name}": _told(x) for name, x in env.engine.tables.items()}
     sources = {_source(kind) for kind in classes if not is_own(kind.__module__)}
     code = b"".join((digest_of_classes(classes).encode(), *(text for _, text in sorted(sources))))
     return found | {"model file": _digest(image.tobytes()), "code": _digest(code)}

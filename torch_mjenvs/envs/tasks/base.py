@@ -38,6 +38,7 @@ class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
     `act` holds the activations, if actuators have any. `memory` holds what the world remembers: see `Task.memory`.
+    `tables` has the task's tables by name, `tables["motion"][row]`: see `Task.tables`.
     `rng` draws the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
     `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
     `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, `sensordata`, `ncon`, ...), from the
@@ -56,6 +57,7 @@ class World:
     data: Data
     rng: Random
     act: list[Scalar] = field(default_factory=list)
+    tables: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _physics: Physics | None = field(default=None, repr=False, compare=False)
     _kept: Sequence[Scalar] = field(default=(), repr=False, compare=False)
 
@@ -220,8 +222,8 @@ class Task:
 
     A `reset` that takes long, for instance because of `World.settled`, delays the other worlds of its vector. With
     `resets_ahead` it is computed in advance, for many worlds at a time, with the same results. It may then not look at
-    `world.memory`, and may return only positions, velocities and activations. If parameters vary, nothing is computed
-    in advance.
+    `world.memory`, and may return only positions, velocities and activations. If parameters vary, or the task has
+    tables, nothing is computed in advance.
 
     `reset_parameters` names the model's parameters that `reset` sets. A mapping also names the elements: {"body_pos":
     ["cup"]}. Parameters of other elements are constants, which makes the kernel smaller and faster.
@@ -346,6 +348,16 @@ class Task:
 
     def memory(self, m: Model) -> Mapping[str, Scalar | Sequence[Scalar]]:
         """Declare what a world remembers from step to step: numbers and lists by name, with their first values."""
+        return {}
+
+    def tables(self, m: Model) -> Mapping[str, Any]:
+        """Return numbers that all worlds read, by name: recorded motions, schedules, lists of commands.
+
+        Each is a NumPy array, a torch tensor or a (nested) list, and its first dimension counts rows. Methods read them
+        as `world.tables[name][row]`, where the row is a whole number of each world's own, such as an entry of its
+        memory; a fraction is cut off, and if there is no such row, the nearest one is read. The numbers are no part of
+        the compiled code: `env.engine.tables[name]` is a tensor that may be written into at any time.
+        """
         return {}
 
     def begin(self, m: Model, world: World) -> Mapping[str, Scalar | Sequence[Scalar]]:
