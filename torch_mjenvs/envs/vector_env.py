@@ -26,6 +26,7 @@ from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_me
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
+from .goals import compute_reward
 from .observation import as_form
 from .pixels import Pixels
 from .pixels import as_options as as_pixels
@@ -464,6 +465,17 @@ class TorchVectorEnv(VectorEnv):
                 raise ValueError(f"{name!r} is shared by all worlds, and cannot differ between them")
             values = values[0]
         setattr(self, name, values)
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any = None) -> Any:
+        """Return the reward for goals (..., k), or shaped as `observe` gives them: (...). Nothing is simulated.
+
+        It is what the task's own `compute_reward(self, achieved_goal, desired_goal, info)` gives, for hindsight
+        experience replay. Goals may be tensors, or arrays, of which arrays result. `info` has tensors or arrays by
+        name, like a step's, or is a list of dicts; the task's function sees numbers and lists, as in `outcome`.
+
+        Raises AttributeError if the task has no such function, and ValueError for goals of another shape.
+        """
+        return compute_reward(self.engine, achieved_goal, desired_goal, info)
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
