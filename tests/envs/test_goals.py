@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,18 +78,17 @@ def stepped(env: TorchVectorEnv, steps: int = 7):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_the_reward_of_the_step(dtype):
-    """Of tensors in the environment's dtype; the goals are those that the step led to, at an episode's end, too."""
-    env, rounding = made(dtype=dtype), 4 * torch.finfo(dtype).eps
-    seen = []
+    """Bit for bit, as Stable-Baselines3's `check_env` asks. Goals are those that the step led to, also at an end."""
+    env, seen = made(dtype=dtype), []
     for _, reward, _, _, info in stepped(env):
         goals = [info["final_obs"][name] for name in ("achieved_goal", "desired_goal")]
         found = env.compute_reward(*goals, info["final_info"])
-        assert found.dtype == dtype and found.shape == (N,)
-        torch.testing.assert_close(found, reward, rtol=0, atol=rounding)
+        assert found.dtype == dtype and torch.equal(found, reward)
         seen.append((*goals, info["final_info"]["effort"], reward))
     achieved, desired, effort, reward = map(torch.stack, zip(*seen, strict=True))
     found = env.compute_reward(achieved, desired, {"effort": effort})  # (T, N, 2)
-    torch.testing.assert_close(found, reward, rtol=0, atol=rounding)
+    assert torch.equal(found, reward)
+    assert env.compute_reward(achieved[:0], desired[:0], {"effort": effort[:0]}).shape == (0, N)
     assert (env.compute_reward(achieved, achieved, {"effort": torch.zeros_like(effort)}) > 1.09).all()
 
 
@@ -113,26 +114,47 @@ def test_goals_may_be_single_numbers():
     for _, reward, _, _, info in stepped(env, 3):
         goals = [info["final_obs"][name] for name in ("achieved_goal", "desired_goal")]
         assert goals[0].shape == (N,)
-        torch.testing.assert_close(env.compute_reward(*goals), reward)
-        torch.testing.assert_close(env.compute_reward(*(x[:, None] for x in goals)), reward)  # as adapters give them
+        assert torch.equal(env.compute_reward(*goals), reward)
+        assert torch.equal(env.compute_reward(*(x[:, None] for x in goals)), reward)  # as adapters give them
 
 
 def test_torchrl_computes_it_for_whole_rollouts():
     env = TorchRLEnv(Reach, num_envs=N, max_episode_steps=5, info_keys=("effort",))
     env.set_seed(0)
     data = env.rollout(8, break_when_any_done=False)["next"]
-    found = env.compute_reward(data["achieved_goal"], data["desired_goal"], {"effort": data["effort"][..., 0]})
-    torch.testing.assert_close(found[..., None], data["reward"])
+    goals = data["achieved_goal"], data["desired_goal"]
+    found = env.compute_reward(*goals, {"effort": data["effort"]})  # (N, T, 1)
+    assert torch.equal(found[..., None], data["reward"])
+
+
+def test_it_is_that_of_the_task_as_it_was():
+    """Like steps, in copies of the environment, too; and it is there only where a task has goals."""
+    task = ReachOne()
+    env, goals = made(task), torch.ones(3)
+    object.__setattr__(task, "compute_reward", lambda *_: 5.0)
+    for x in (env, copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        assert torch.equal(x.compute_reward(goals, -goals), -2 * goals)
+
+    class Other(Reach):
+        def observe(self, m, world):
+            return [*world.qpos, *world.qvel]
+
+    for env in (TorchVectorEnv("InvertedPendulum", 4), TorchEnv("InvertedPendulum"), made(Other)):
+        assert not hasattr(env, "compute_reward")  # by which Stable-Baselines3 knows environments with goals
 
 
 def test_what_it_cannot_do_is_refused_by_name():
     env, goals = made(), torch.zeros(3, 2)
-    with pytest.raises(AttributeError, match=r"Hopper has no compute_reward\(self, achieved_goal, "):
-        TorchVectorEnv("Hopper", 4).compute_reward(goals, goals)
+    with pytest.raises(AttributeError, match=r"InvertedPendulum has no compute_reward\(self, achieved_goal, "):
+        _ = TorchVectorEnv("InvertedPendulum", 4).compute_reward
     with pytest.raises(ValueError, match=r"desired_goal must be of shape \(..., 2\), not \(3, 3\)"):
         env.compute_reward(goals, torch.zeros(3, 3), {})
     with pytest.raises(ValueError, match=r"there are \(3,\) achieved goals, and \(4,\) desired ones"):
         env.compute_reward(goals, torch.zeros(4, 2), {})
+    with pytest.raises(ValueError, match=r"info\['effort'\] is for \(2,\) goals, and there are \(3,\)"):
+        env.compute_reward(goals, goals, {"effort": torch.zeros(2)})
+    with pytest.raises(ValueError, match="compute_reward has no gradients"):
+        env.compute_reward(goals.requires_grad_(), goals, {"effort": torch.zeros(3)})
     for nothing in (None, {}, [{}, {}, {}]):
-        with pytest.raises(KeyError, match=r"reads info\['effort'\], which it was not given"):
+        with pytest.raises(KeyError, match=r"reads info\['effort'\], which is not in the info"), torch.no_grad():
             env.compute_reward(goals, goals, nothing)

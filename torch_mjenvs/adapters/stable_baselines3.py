@@ -17,8 +17,8 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorRewardWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
+from ..envs.contract import COMPUTE_REWARD
 from ..envs.entries import SUCCESS, chosen_info
-from ..envs.goals import COMPUTE_REWARD
 from ..envs.layers import layers
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import mapped

@@ -36,6 +36,7 @@ from .tasks.base import HELD, Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
+COMPUTE_REWARD = "compute_reward"  # of tasks with goals, and of their environments; it is given no model
 Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps: numbers by field and place
 Widths = dict[str, int]  # lengths of named lists; 0 for a single number
 
@@ -333,6 +334,10 @@ class Contract:
         end = (ends["terminated"], ends["truncated"], returned.success, reasons)
         return Verdict(checked.total(), terms, metrics, *end, info)
 
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Mapping[str, Any]) -> Scalar:
+        """Return the reward that the task gives for goals, shaped as in its observation."""
+        return self.number(COMPUTE_REWARD, self.call(COMPUTE_REWARD, achieved_goal, desired_goal, info), "the reward")
+
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""
         if not isinstance(outcome.reward, Mapping):
@@ -423,7 +428,8 @@ class Contract:
 
         def call() -> Any:
             further = {name: copy_for_task(x) for name, x in named.items()}
-            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
+            first = () if function == COMPUTE_REWARD else (self.model,)
+            return getattr(self.task, function)(*first, *map(copy_for_task, arguments), **further)
 
         before, asked = drawn(), refused_questions()
         try:

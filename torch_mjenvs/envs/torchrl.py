@@ -22,7 +22,7 @@ from ..checks import as_count, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
-from .goals import compute_reward
+from .goals import GoalReward
 from .observation import as_form
 from .parts import Parts, mapped
 from .pixels import Pixels, translated
@@ -371,12 +371,10 @@ class TorchRLEnv(EnvBase):
             self._camera.close()
         super().close(raise_if_closed=raise_if_closed)
 
-    def compute_reward(self, achieved_goal: torch.Tensor, desired_goal: torch.Tensor, info: Any = None) -> torch.Tensor:
-        """Return the reward for goals (..., k), (...), as `TorchVectorEnv.compute_reward` does. TorchRL's own rewards
-        have one more dimension, (..., 1).
-        """
-        reward: torch.Tensor = compute_reward(self.engine, achieved_goal, desired_goal, info)
-        return reward
+    @property
+    def compute_reward(self) -> GoalReward:
+        """The reward for any goals, a function like `TorchVectorEnv.compute_reward`; TorchRL's rewards are (..., 1)."""
+        return self.engine.compute_reward
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
