@@ -208,18 +208,20 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held]:
-        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept; the push "qvel" is a kick.
+        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept.
+
+        The push "qvel" is a kick, and "qpos" are positions from which the step begins.
 
         If the task has a `substep_control`, ctrl is what that is given: targets, of any length.
         """
         m, returned = self.model, self.call("control", world, action)
-        width = None if self.has_substeps else m.nu
+        targets = None if self.has_substeps else m.nu
         if not isinstance(returned, Control):
-            return self.numbers("control", returned, "ctrl", width), {}, {}
+            return self.numbers("control", returned, "ctrl", targets), {}, {}
         pushes: dict[str, Any] = {}
-        for name in ("qfrc_applied", "qvel"):
+        for name, width in (("qfrc_applied", m.nv), ("qvel", m.nv), ("qpos", m.nq)):
             if (given := getattr(returned, name)) is not None:
-                pushes[name] = self.numbers("control", given, name, m.nv)
+                pushes[name] = self.numbers("control", given, name, width)
         wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
         for body, wrench in wrenches.items():
             if body not in m.body_names:
@@ -229,7 +231,7 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
-        return self.numbers("control", returned.ctrl, "ctrl", width), pushes, self.held("control", returned)
+        return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
     def substep_control(self, world: World, targets: list[Scalar]) -> list[Scalar]:
         """Return ctrl (nu) for a substep."""
