@@ -167,16 +167,17 @@ def test_torch_func_and_vmap_go_through_and_clip_adjoint_bounds(ending):
         torch.func.jvp(lambda u: engine.transition(state, u)["qvel"], (action,), (action,))
 
 
-def test_what_has_no_gradients_is_refused_by_name():
+@pytest.mark.parametrize("by", ["qfrc_applied", "qpos"])
+def test_what_has_no_gradients_is_refused_by_name(by):
     class Pushed(tasks.InvertedPendulum):
         def control(self, m, world, action):
-            return Control(action, qfrc_applied=[action[0], 0.0])
+            return Control(action, **{by: [action[0], 0.0]})
 
         def reset(self, m, rng):
             return uniform_noise(m.qpos0, rng, 0.0), [0.0, 0.0]
 
     engine, state, action = of(Pushed(), 0)
-    with pytest.raises(UnsupportedModel, match=r"pushed-step.*pushes with \(qfrc_applied\)"):
+    with pytest.raises(UnsupportedModel, match=rf"pushed-step.*pushes with \({by}\)"):
         by_action(engine, state, action, "qvel")
 
 

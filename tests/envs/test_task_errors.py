@@ -130,6 +130,8 @@ ANSWERS = {
         "outcome", lambda *_: Outcome(1.0, 0), TypeError, "terminated must be True, False or a comparison"),
     "control kicks too few dofs": (
         "control", lambda m, w, a: Control(a, qvel=[0.0]), ValueError, "1 numbers for qvel, and the model has 2"),
+    "control puts too few positions": (
+        "control", lambda m, w, a: Control(a, qpos=[0.0]), ValueError, "1 numbers for qpos, and the model has 2"),
     "a term has no weight": (
         "outcome", terms("upright", "speed", weights={"upright": 1.0, "sped": 1.0}), ValueError,
         r"there is no weight for the term 'speed'; there is one for \['sped'\]"),

@@ -276,6 +276,38 @@ class PushedLoop(Loop):
         return [self.gust]
 
 
+# a cart that is put back to the middle now and then, and moves on from there
+
+
+@dataclass(frozen=True)
+class PutBack(Cart):
+    def memory(self, m):
+        return {"steps": 0.0}
+
+    def control(self, m, world, action):
+        x, angle = world.qpos
+        return Control(action, qpos=[select(world.memory["steps"] % 3.0 < 0.5, 0.1 * action[0], x), angle])
+
+    def remember(self, m, before, action, after):
+        return {"steps": before.memory["steps"] + 1.0}
+
+
+class PutBackLoop(Loop):
+    def begin(self, rng):
+        self.steps = 0.0
+
+    def control(self, action):
+        if self.steps % 3 == 0:
+            self.data.qpos[0] = 0.1 * action
+        return action
+
+    def remember(self):
+        self.steps += 1
+
+    def told(self):
+        return [self.steps]
+
+
 # a goal that lies the farther away, the more episodes came near theirs
 
 
@@ -330,6 +362,7 @@ CASES = {
     Late: LateLoop,
     Gait: GaitLoop,
     Pushed: PushedLoop,
+    PutBack: PutBackLoop,
     Curriculum: CurriculumLoop,
     Noisy: NoisyLoop,
 }

@@ -173,9 +173,12 @@ class Reach(Task):
         goals = {"achieved_goal": self.tip(m, world), "desired_goal": world.memory["goal"]}
         return {"observation": [*world.qpos[:2], *world.qvel[:2]], **goals}
 
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return -norm(sub(achieved_goal, desired_goal))
+
     def outcome(self, m, before, action, after):
-        away = norm(sub(self.tip(m, after), after.memory["goal"]))
-        return Outcome(-away, away < 0.02)
+        reward = self.compute_reward(self.tip(m, after), after.memory["goal"], {})
+        return Outcome(reward, reward > -0.02, success=reward > -0.1)
 
 
 def away(achieved_goal: np.ndarray, desired_goal: np.ndarray) -> np.ndarray:
@@ -194,7 +197,12 @@ class GoalWrapper(wrappers.ClipReward):
 
 @pytest.mark.parametrize("mode", [SAME_STEP, NEXT_STEP, DISABLED])
 @pytest.mark.parametrize(
-    "goals", [lambda **x: GoalEnv(Reach, N, **x), lambda **x: GoalWrapper(TorchVectorEnv(Reach, N, **x), -9, 9)]
+    "goals",
+    [
+        lambda **x: TorchVectorEnv(Reach, N, **x),  # whose task computes it
+        lambda **x: GoalEnv(Reach, N, **x),
+        lambda **x: GoalWrapper(TorchVectorEnv(Reach, N, **x), -9, 9),
+    ],
 )
 def test_sb3_replays_with_other_goals(goals, mode):
     """HerReplayBuffer: its own transitions, last ones too, have the task's rewards, and those that it draws the goal's.
@@ -211,6 +219,7 @@ def test_sb3_replays_with_other_goals(goals, mode):
         for i in np.flatnonzero(done):  # as Stable-Baselines3's own loop does
             for name in last:
                 last[name][i] = infos[i]["terminal_observation"][name]
+            assert infos[i]["is_success"] == (reward[i] > -0.1)
         np.testing.assert_allclose(reward, away(last["achieved_goal"], last["desired_goal"]), atol=1e-6)
         buffer.add(obs, last, action, reward, done, infos)
         obs, ends = new, ends + done.sum()
@@ -223,6 +232,25 @@ def test_sb3_replays_with_other_goals(goals, mode):
         env.env_method("render", indices=[0])
     with pytest.raises(AttributeError, match="compute_reward"):
         adapter("SB3VecEnv")(make()).env_method("compute_reward", 0, 0, [], indices=[0])
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        wrappers.NormalizeObservation,
+        wrappers.NormalizeReward,
+        lambda env: wrappers.ObservationNoise(env, 0.1),
+        lambda env: wrappers.FrameStackObservation(env, 3),
+        lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward),
+        lambda env: wrappers.RescaleAction(wrappers.ClipReward(env, -0.1), -2.0, 2.0),
+        lambda env: gymnasium.wrappers.vector.TransformReward(env, lambda reward: 2 * reward),
+    ],
+)
+def test_sb3_replays_with_no_rewards_that_a_wrapper_changes(wrap):
+    """They would differ from those that the steps gave."""
+    env, goals = adapter("SB3VecEnv")(wrap(TorchVectorEnv(Reach, N))), np.zeros((3, 2), np.float32)
+    with pytest.raises(ValueError, match="which changes rewards or goals: leave it out"):
+        env.env_method("compute_reward", goals, goals, [{}] * 3, indices=[0])
 
 
 def test_sb3_attributes_and_methods():

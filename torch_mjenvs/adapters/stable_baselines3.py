@@ -14,18 +14,26 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorRewardWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
-from ..envs.entries import chosen_info
+from ..envs.contract import COMPUTE_REWARD
+from ..envs.entries import SUCCESS, chosen_info
 from ..envs.layers import layers
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import mapped
 from ..envs.spaces import each_box, in_dtypes_of, parts_of
+from ..envs.transforms import FrameStackObservation, ObservationNoise, TransformReward
+from ..envs.wrappers import NormalizeObservation, NormalizeReward
 from .common import attributes, bare, check, check_bounded, dicts, each_world, warn_off_centre
 
 Indices = int | Iterable[int] | None
-COMPUTE_REWARD = "compute_reward"  # of a goal environment: the reward for an achieved and a desired goal
+AT_END, IS_SUCCESS = f"{SUCCESS}at_end", "is_success"  # the name here, and that of Stable-Baselines3's logs
+# Wrappers that change rewards, or all that is observed: what is inside them computes other rewards than theirs.
+CHANGED = (
+    NormalizeObservation, ObservationNoise, FrameStackObservation,
+    NormalizeReward, TransformReward, VectorRewardWrapper,
+)  # fmt: skip
 
 
 class SB3VecEnv(VecEnv):
@@ -37,8 +45,9 @@ class SB3VecEnv(VecEnv):
     `infos` is a list of N dicts. They hold what `info_keys` names of the task's info, such as costs; by default
     nothing, since filling all dicts may take longer than the step. Those of worlds that ended in this step also
     hold the info of the episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True
-    where the episode was only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
-    `VecMonitor(env, info_keywords=(...))` keeps it. After a step, `reset_infos` is filled only for the same worlds.
+    where the episode was only truncated; also "is_success", if the task says when it is done: 1 if it was at the end.
+    What a task names is in the info, too, as "episode_reward/NAME" and so on: `VecMonitor(env, info_keywords=(...))`
+    keeps it. After a step, `reset_infos` is filled only for the same worlds.
 
     A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a single number has shape
     (1,). For a task with groups that is the group "policy" alone, since policy and value share their observations
@@ -118,6 +127,8 @@ class SB3VecEnv(VecEnv):
             told = dicts({name: info[name] for name in wrappers} | final, ended)
             for k, i in enumerate(ended.tolist()):
                 ends = {"terminal_observation": mapped(itemgetter(k), last), "TimeLimit.truncated": cut[k]}
+                if IS_SUCCESS not in told[k] and AT_END in told[k]:
+                    ends[IS_SUCCESS] = told[k][AT_END]
                 infos[i] = told[k] | ends  # which has what `info_keys` names, as it was before the reset
                 self.reset_infos[i] = begun[k]
         return self._to_numpy(obs), reward.cpu().numpy(), done.cpu().numpy(), infos
@@ -144,14 +155,28 @@ class SB3VecEnv(VecEnv):
     ) -> list[Any]:
         """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone.
 
-        `compute_reward`, which `HerReplayBuffer` calls for one world, is a function of its arguments: define it in your
-        subclass of `TorchVectorEnv`, or in your wrapper.
+        `compute_reward`, which `HerReplayBuffer` calls for one world, is a function of its arguments: the task's, or
+        one of your subclass of `TorchVectorEnv` or of your wrapper. Raises ValueError if a wrapper around it changes
+        rewards or goals.
         """
         if method_name == COMPUTE_REWARD:
+            self._check_unchanged()
             (compute_reward,) = self.get_attr(method_name, 0)
             return [compute_reward(*method_args, **method_kwargs) for _ in self._get_indices(indices)]
         self._all(indices)
         return list(self._bare.call(method_name, *method_args, **method_kwargs))
+
+    def _check_unchanged(self) -> None:
+        """Raise ValueError if a wrapper changes rewards or goals, and does not compute rewards itself."""
+        for layer in layers(self.env):
+            if hasattr(layer, COMPUTE_REWARD):
+                return
+            if isinstance(layer, CHANGED):
+                raise ValueError(
+                    f"rewards for other goals would not be {type(layer).__name__}'s, which changes rewards or goals: "
+                    "leave it out (HerReplayBuffer knows Stable-Baselines3's VecNormalize), or give a wrapper outside "
+                    f"of it a {COMPUTE_REWARD}"
+                )
 
     def _all(self, indices: Indices) -> None:
         if sorted(self._get_indices(indices)) != list(range(self.num_envs)):

@@ -36,6 +36,7 @@ from .tasks.base import HELD, Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
+COMPUTE_REWARD = "compute_reward"  # of tasks with goals, and of their environments; it is given no model
 Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps: numbers by field and place
 Widths = dict[str, int]  # lengths of named lists; 0 for a single number
 
@@ -240,18 +241,20 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held]:
-        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept; the push "qvel" is a kick.
+        """Return ctrl (nu), pushes, as the physics takes them, and inputs to be kept.
+
+        The push "qvel" is a kick, and "qpos" are positions from which the step begins.
 
         If the task has a `substep_control`, ctrl is what that is given: targets, of any length.
         """
         m, returned = self.model, self.call("control", world, action)
-        width = None if self.has_substeps else m.nu
+        targets = None if self.has_substeps else m.nu
         if not isinstance(returned, Control):
-            return self.numbers("control", returned, "ctrl", width), {}, {}
+            return self.numbers("control", returned, "ctrl", targets), {}, {}
         pushes: dict[str, Any] = {}
-        for name in ("qfrc_applied", "qvel"):
+        for name, width in (("qfrc_applied", m.nv), ("qvel", m.nv), ("qpos", m.nq)):
             if (given := getattr(returned, name)) is not None:
-                pushes[name] = self.numbers("control", given, name, m.nv)
+                pushes[name] = self.numbers("control", given, name, width)
         wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
         for body, wrench in wrenches.items():
             if body not in m.body_names:
@@ -261,7 +264,7 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
-        return self.numbers("control", returned.ctrl, "ctrl", width), pushes, self.held("control", returned)
+        return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
     def substep_control(self, world: World, targets: list[Scalar]) -> list[Scalar]:
         """Return ctrl (nu) for a substep."""
@@ -366,6 +369,10 @@ class Contract:
         end = (ends["terminated"], ends["truncated"], returned.success, reasons)
         return Verdict(checked.total(), terms, metrics, *end, info)
 
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Mapping[str, Any]) -> Scalar:
+        """Return the reward that the task gives for goals, shaped as in its observation."""
+        return self.number(COMPUTE_REWARD, self.call(COMPUTE_REWARD, achieved_goal, desired_goal, info), "the reward")
+
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""
         if not isinstance(outcome.reward, Mapping):
@@ -456,7 +463,8 @@ class Contract:
 
         def call() -> Any:
             further = {name: copy_for_task(x) for name, x in named.items()}
-            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
+            first = () if function == COMPUTE_REWARD else (self.model,)
+            return getattr(self.task, function)(*first, *map(copy_for_task, arguments), **further)
 
         before, asked = drawn(), refused_questions()
         try:

@@ -29,9 +29,10 @@ from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
 from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
-from .contract import Contract
+from .contract import COMPUTE_REWARD, Contract
 from .entries import BAD_STATE
 from .episode import Episode, is_known
+from .goals import GoalReward, shapes_of_goals
 from .layout import TABLE
 from .model_view import model_view
 from .randomization import as_draws
@@ -173,6 +174,10 @@ class Engine(Varied):
         # A user's task is traced now: later its Python could have changed since `step` was traced.
         refresh = _recipe(episode, "refresh", dtype, None)
         self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
+        self._goal_reward: GoalReward | None = None
+        if hasattr(traced, COMPUTE_REWARD) and shapes_of_goals(self.layout):
+            contract, name = Contract(traced, self.model, twice=True), episode.name("reward")
+            self._goal_reward = GoalReward(contract, self.layout, name, dtype, self.device)
         self._views = {name: self._view_of(name) for name in self.buffers if name not in self._of_tables}
         self._ahead: Ahead | None = None
         if self.layout.ahead:
@@ -245,6 +250,16 @@ class Engine(Varied):
         if "history" in found:
             found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
         return {name: x.reshape(-1, HELD[name]) if HELD.get(name, 1) > 1 else x for name, x in found.items()}
+
+    @property
+    def compute_reward(self) -> GoalReward:
+        """The reward for any goals. Raises AttributeError if the task has no `compute_reward`, or observes no goals."""
+        if self._goal_reward is None:
+            raise AttributeError(
+                f"{type(self.task).__name__} has no {COMPUTE_REWARD}(self, achieved_goal, desired_goal, info) with an "
+                "`observe` that names both goals"
+            )
+        return self._goal_reward
 
     @property
     def act(self) -> torch.Tensor:

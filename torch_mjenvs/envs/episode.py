@@ -393,8 +393,8 @@ class Episode:
 
         `ctrl` is what `control` returned: targets, if the task computes ctrl in every substep.
 
-        The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, if any of
-        `bad` is true or its state turns bad.
+        The push "qvel" is a kick, added to the velocities first, and "qpos" replaces the positions. A world is stopped,
+        and keeps its old state, if any of `bad` is true or its state turns bad.
         """
         m = self.model
         kept = self.with_held(old.kept, held)
@@ -403,6 +403,7 @@ class Episode:
         pushes = dict(pushes) | self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
+        kicked = replace(kicked, qpos=pushes.pop("qpos", kicked.qpos))
         if self.contract.has_substeps:
             control = self.in_substeps(before, ctrl, kept)
             moved, ctrl = controlled_steps(m, kicked, control, self.task.frame_skip, self.precision, **pushes)

@@ -19,6 +19,7 @@ from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
 from .entries import BAD_STATE
+from .goals import GoalReward
 from .observation import as_form
 from .read_only import read_only
 from .spaces import action_space, observation_space
@@ -248,6 +249,11 @@ class TorchEnv(gymnasium.Env):
             given["act"] = (act, layout.na)
         self.engine.set_state(**{name: as_tensor(name, x, (n,), self.device)[None] for name, (x, n) in given.items()})
         self._bring()
+
+    @property
+    def compute_reward(self) -> GoalReward:
+        """The reward for any goals, a function like `TorchVectorEnv.compute_reward`."""
+        return self.engine.compute_reward
 
     @property
     def params(self) -> dict[str, np.ndarray]:

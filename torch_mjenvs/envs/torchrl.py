@@ -22,6 +22,7 @@ from ..checks import as_count, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
+from .goals import GoalReward
 from .observation import as_form
 from .parts import Parts, mapped
 from .pixels import Pixels, translated
@@ -369,6 +370,11 @@ class TorchRLEnv(EnvBase):
         if self._camera is not None:
             self._camera.close()
         super().close(raise_if_closed=raise_if_closed)
+
+    @property
+    def compute_reward(self) -> GoalReward:
+        """The reward for any goals, a function like `TorchVectorEnv.compute_reward`; TorchRL's rewards are (..., 1)."""
+        return self.engine.compute_reward
 
     @property
     def params(self) -> dict[str, torch.Tensor]:

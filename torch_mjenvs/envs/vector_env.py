@@ -26,6 +26,7 @@ from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_me
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
+from .goals import GoalReward
 from .observation import as_form
 from .pixels import Pixels
 from .pixels import as_options as as_pixels
@@ -464,6 +465,19 @@ class TorchVectorEnv(VectorEnv):
                 raise ValueError(f"{name!r} is shared by all worlds, and cannot differ between them")
             values = values[0]
         setattr(self, name, values)
+
+    @property
+    def compute_reward(self) -> GoalReward:
+        """The reward for goals: a function of goals (..., k), or shaped as `observe` gives them, and info; gives (...).
+
+        It is the task's own `compute_reward(self, achieved_goal, desired_goal, info)` for hindsight experience replay,
+        compiled. Goals may be tensors, or arrays, of which arrays result. Of `info` it needs the entries that the
+        task's function reads: it has tensors or arrays by name, like a step's, or is a list of dicts.
+
+        Raises AttributeError if the task has no such function, or does not observe "achieved_goal" and "desired_goal".
+        The function raises ValueError for goals of another shape, and KeyError for an entry of info that is not there.
+        """
+        return self.engine.compute_reward
 
     @property
     def params(self) -> dict[str, torch.Tensor]:

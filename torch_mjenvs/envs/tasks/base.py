@@ -129,7 +129,8 @@ class Control:
 
     `qfrc_applied` (nv) is a force on each dof. `xfrc_applied` has, by names of bodies, six numbers: force (N) and
     torque (N m) at the body's centre of mass in world axes. Both last for the step. `qvel` (nv numbers, in mjData's
-    order and units) is a kick: it is added to the velocities before the step.
+    order and units) is a kick: it is added to the velocities before the step. `qpos` (nq numbers) are positions from
+    which the step begins, in place of the world's own: so something can be put elsewhere within an episode.
 
     `mocap_pos` (metres) and `mocap_quat` are poses of mocap bodies by name. `eq_active` says by name or number which
     equality constraints act: a mask, or a number that is not 0. They hold until they are set again, or the episode
@@ -143,6 +144,7 @@ class Control:
     mocap_pos: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     mocap_quat: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
+    qpos: Sequence[Scalar] | None = None
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,8 @@ class Task:
     def control(self, m: Model, world: World, action: list[Scalar]) -> Sequence[Scalar] | Control:
         """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
-        Return a `Control` to push or kick as well. `torch_mjenvs.controls` has functions that are often needed here.
+        Return a `Control` to push, kick or move things as well. `torch_mjenvs.controls` has functions that are often
+        needed here.
         """
         return action
 

@@ -1,0 +1,137 @@
+"""The reward that a task gives for any goals, as a kernel over batches: for hindsight experience replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..compiler.build import Recipe, prepare
+from ..compiler.functions import Pure
+from ..compiler.launch import Kernel
+from ..compiler.program import Buffer, Program, record
+from .contract import COMPUTE_REWARD, Contract, by_name
+from .layout import BufferLayout, size_of
+from .parts import Shape
+
+GOALS = ("achieved_goal", "desired_goal")  # the names that goals have in an observation
+
+
+class GoalReward:
+    """A task's `compute_reward` as a function of batches. It is traced at once, and compiled when it is first called.
+    """
+
+    def __init__(self, contract: Contract, layout: BufferLayout, name: str, dtype: torch.dtype, device: torch.device):
+        self._contract, self._dtype, self._device = contract, dtype, device
+        self._shapes = shapes_of_goals(layout)
+        self._widths = {name: layout.info[name] for name in layout.step_info}
+        self._reads: set[str] = set()  # the entries of info that the task's function reads
+        info = [Buffer("info", size_of(self._widths), rows=True)] if self._widths else []
+        takes = [*(Buffer(goal, math.prod(shape), rows=True) for goal, shape in self._shapes.items()), *info]
+        self._takes, kind = len(takes), str(dtype).removeprefix("torch.")
+        buffers = (*takes, Buffer("reward", 1))
+        recipe = Recipe(name, buffers, kind, lambda: self._program(name, buffers, kind), None)
+        self._make: Callable[[], Kernel] | None = prepare(recipe, device)
+        self._run: Pure | None = None
+
+    def _program(self, name: str, buffers: Sequence[Buffer], kind: str) -> Program:
+        def body(b: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+            achieved, desired = (nested(b[goal], shape) for goal, shape in self._shapes.items())
+            info = Told(by_name(self._widths, b.get("info", [])), self._reads)
+            return {"reward": [self._contract.compute_reward(achieved, desired, info)]}
+
+        return record(name, buffers, body, kind)
+
+    def __call__(self, achieved_goal: Any, desired_goal: Any, info: Any = None) -> Any:
+        """Return the reward (...) for goals (..., *shape), as `TorchVectorEnv.compute_reward` describes it."""
+        given = [self._tensor(x) for x in (achieved_goal, desired_goal)]
+        if torch.is_grad_enabled() and any(x.requires_grad for x in given):
+            raise ValueError(f"{COMPUTE_REWARD} has no gradients: detach the goals")
+        leads = [_lead(name, x, shape) for x, (name, shape) in zip(given, self._shapes.items(), strict=True)]
+        lead, n = leads[0], leads[0].numel()
+        if leads[1] != lead:
+            raise ValueError(f"there are {tuple(lead)} achieved goals, and {tuple(leads[1])} desired ones")
+        rows = [x.reshape(n, math.prod(shape)) for x, shape in zip(given, self._shapes.values(), strict=True)]
+        if self._widths:
+            rows.append(self._info(info, lead))
+        reward = self._kernel()(rows)[0].reshape(lead) if n else rows[0].new_empty(lead)
+        return reward if isinstance(achieved_goal, torch.Tensor) else reward.cpu().numpy()[()]
+
+    def _kernel(self) -> Pure:
+        if self._run is None:
+            assert self._make is not None
+            self._run, self._make = Pure(self._make(), self._takes), None
+        return self._run
+
+    def _info(self, info: Any, lead: torch.Size) -> torch.Tensor:
+        """Return the entries of info as rows; those that the task's function does not read are 0."""
+        n, columns = lead.numel(), []
+        for name, width in self._widths.items():
+            size = max(1, width)
+            if name in self._reads:
+                x, what = self._tensor(_entry(info, name)), f"info[{name!r}]"
+                if (found := _lead(what, x, (width,) if width else ())) != lead:
+                    raise ValueError(f"{what} is for {tuple(found)} goals, and there are {tuple(lead)}")
+            else:
+                x = torch.zeros(n, size, dtype=self._dtype, device=self._device)
+            columns.append(x.reshape(n, size))
+        return torch.cat(columns, 1)
+
+    def _tensor(self, x: Any) -> torch.Tensor:
+        if isinstance(x, torch.Tensor):
+            if x.device != self._device:
+                raise ValueError(f"goals and info must be on {self._device}, not on {x.device}")
+            return x.to(self._dtype)
+        return torch.tensor(np.asarray(x), dtype=self._dtype, device=self._device)
+
+
+class Told(Mapping[str, Any]):
+    """Entries of info by name, which notes those that are read."""
+
+    def __init__(self, entries: Mapping[str, Any], read: set[str]):
+        self._entries, self._read = entries, read
+
+    def __getitem__(self, name: str) -> Any:
+        x = self._entries[name]
+        self._read.add(name)
+        return x
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def shapes_of_goals(layout: BufferLayout) -> dict[str, Shape]:
+    """Return the shapes of both goals in a task's observation; empty if they are not there."""
+    entries = {entry.path[-1]: entry.shape for entry in layout.observation.entries if entry.path}
+    return {name: entries[name] for name in GOALS} if entries.keys() >= {*GOALS} else {}
+
+
+def nested(values: Sequence[Any], shape: Shape) -> Any:
+    """Return numbers in lists of this shape; of the shape () the only one."""
+    if not shape:
+        return values[0]
+    size = len(values) // shape[0]
+    return [nested(values[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
+
+
+def _lead(name: str, x: torch.Tensor, shape: Shape) -> torch.Size:
+    """Return the leading dimensions of x (..., *shape); numbers may be (..., 1), as adapters and TorchRL have them."""
+    at = x.ndim - len(shape)
+    if at < 0 or tuple(x.shape[at:]) != shape:
+        raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shape))}), not {tuple(x.shape)}")
+    with_an_axis = shape == () and x.ndim > 1 and x.shape[-1] == 1
+    return x.shape[:-1] if with_an_axis else x.shape[:at]
+
+
+def _entry(info: Any, name: str) -> Any:
+    """Return an entry of info, which is a dict, or dicts in a list or an array. Raises KeyError if it is not there."""
+    try:
+        return info[name] if isinstance(info, Mapping) else [told[name] for told in ([{}] if info is None else info)]
+    except KeyError:
+        raise KeyError(f"{COMPUTE_REWARD} reads info[{name!r}], which is not in the info that it was given") from None
