@@ -592,6 +592,20 @@ def test_a_model_is_mujocos(given, said):
         TorchVectorEnv(Loads(), 2)
 
 
+def test_an_xml_file_that_is_no_mjcf_file_is_refused_with_what_to_do(tmp_path):
+    compiled = tmp_path / "hopper.mjb"
+    mujoco.mj_saveModel(Hopper().load(), str(compiled))
+    for given in (compiled, str(compiled), Hopper().load(), mujoco.MjSpec(), "<mujoco/>", " \n<mujoco/>", None):
+        with pytest.raises(ValueError, match=r"xml_file must be the path of an MJCF file.* whose load\(\) returns"):
+            TorchVectorEnv("Hopper", 2, xml_file=given)
+
+    class Compiled(Hopper):
+        def load(self):
+            return mujoco.MjModel.from_binary_path(str(compiled))
+
+    assert TorchVectorEnv(Compiled(), 2).reset(seed=0)[0].equal(TorchVectorEnv("Hopper", 2).reset(seed=0)[0])
+
+
 def test_a_file_of_ones_own_is_told_from_a_model_of_gymnasiums():
     with pytest.raises(OSError, match="does not exist") as caught:
         TorchVectorEnv("Hopper", 2, xml_file="mine.xml")

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
+from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -283,7 +284,12 @@ class Task:
         )
 
     def load(self) -> mujoco.MjModel:
-        """Load the MuJoCo model. Raises OSError if there is no such file."""
+        """Load the MuJoCo model. Raises OSError if there is no such file, ValueError if it is not MJCF."""
+        if not _is_mjcf_path(self.xml_file):
+            raise ValueError(
+                f"xml_file must be the path of an MJCF file, not {self.xml_file!r:.200}: to run an MjModel, a "
+                "compiled .mjb or an MJCF string, write a task whose load() returns the mujoco.MjModel"
+            )
         given = os.fspath(self.xml_file)
         try:
             return mujoco.MjModel.from_xml_path(expand_model_path(given))
@@ -390,6 +396,13 @@ class Task:
     def dt(self, m: Model) -> float:
         """Return the duration of an environment step in seconds."""
         return m.timestep * self.frame_skip
+
+
+def _is_mjcf_path(x: Any) -> bool:
+    """Return whether an `xml_file` may name an MJCF file. Compiled models are none: their numbers are not checked, and
+    files of policies, which may come from strangers, have an `xml_file` among their fields.
+    """
+    return isinstance(x, (str, os.PathLike)) and not os.fspath(x).lstrip().startswith("<") and Path(x).suffix != ".mjb"
 
 
 def _declared(of: Field[Any]) -> str:
