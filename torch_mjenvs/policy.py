@@ -45,8 +45,9 @@ PLAIN = (bool, int, float, str, type(None))  # types of a task's fields in a fil
 
 
 class Policy(nn.Module):
-    """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32: tensors
-    to a tensor, NumPy arrays to an array.
+    """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32.
+
+    For tensors it gives a tensor, for NumPy arrays an array.
 
     If the task names its observations, it takes a dict of them and reads the entries that it was trained on, which are
     in `parts`. It also takes rows (..., O) of just these numbers, in that order.
@@ -95,7 +96,7 @@ class Policy(nn.Module):
         """
         rows, size = self.parts.join(obs), self.sizes[0]
         given = rows if isinstance(rows, Tensor) else as_rows("observations", rows, size, self.network.mean.device)
-        if not torch.jit.is_tracing() and given.shape[-1:] != (size,):
+        if not torch.jit.is_tracing() and given.shape[-1:] != (size,):  # type: ignore[attr-defined]
             raise ValueError(f"observations must be of shape (..., {size}), not {tuple(given.shape)}")
         action: Tensor = self.network(given)
         return action if given is rows else action.detach().cpu().numpy()

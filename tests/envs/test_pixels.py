@@ -40,6 +40,15 @@ def newest(obs: torch.Tensor, back: int = 0) -> torch.Tensor:
     return obs[..., end - 3 : end]
 
 
+def test_what_pictures_are_made_from_is_read_only():
+    """Their kernels are made from the model: later pictures would be the same."""
+    env = made()
+    with pytest.raises(ValueError, match=r"geom_rgba is read only: the pictures are made from .*vary=\['geom_rgba'\]"):
+        env.unwrapped.model.geom_rgba[:, 0] = 1.0
+    with pytest.raises(ValueError, match=r"tex_data is read only: the pictures are made from .* load\(\)"):
+        env.unwrapped.model.tex_data[:] = 0
+
+
 def test_observations_are_pictures_of_the_last_states(drawn):
     env = made()
     obs, _ = env.reset(seed=1)

@@ -137,7 +137,7 @@ class Engine(Varied):
         if not isinstance(loaded, mujoco.MjModel):
             also = ": an MjSpec becomes one by its compile()" if isinstance(loaded, mujoco.MjSpec) else ""
             raise TypeError(f"{type(task).__name__}.load must give a mujoco.MjModel, not {type(loaded).__name__}{also}")
-        self.mjmodel, self.model = model_view(loaded), load(loaded)
+        self.model = load(loaded)
         # A copy, so that a copy of this engine runs the same task even if the user has changed theirs since.
         self._arguments["task"] = copy_of(task)
         # Kernels of our own tasks may be traced later, so they need a copy; a user's task is traced completely now.
@@ -146,6 +146,7 @@ class Engine(Varied):
             traced, self.model, dtype, self.mode, max_episode_steps, shows_end=self.shows_end, **varied
         )
         self.layout = episode.layout
+        self.mjmodel = model_view(loaded, self.layout.params.names if self.layout.params else ())
         bytes_each = launch.bytes_a_world(self.layout.buffers(), dtype) + SEEDING_BYTES
         check_memory("num_envs", num_envs, bytes_each, self.device)
         self._episode = episode

@@ -12,6 +12,7 @@ from ..physics.model.model import Model, UnsupportedModel
 from ..rendering.camera import which
 from ..rendering.parameters import load
 from .engine import Engine
+from .model_view import drawn_by_rays
 from .pixels import picture_of
 
 __all__ = ["OUTPUTS", "Frames", "UnsupportedModel"]
@@ -30,6 +31,7 @@ class Frames:
         self._engine, self._size = engine, size
         self._model: Model = load(engine.mjmodel)
         self._free = _free_camera(engine, config)
+        drawn_by_rays(engine.mjmodel)
         self._pictures: dict[Any, Any] = {}
         self._world = torch.zeros(1, dtype=torch.int64, device=engine.device)
 

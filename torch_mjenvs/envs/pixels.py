@@ -24,6 +24,7 @@ from .engine import Engine
 from .episode import is_known
 from .frame_stack import FrameStack
 from .layout import size_of
+from .model_view import drawn_by_rays
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
@@ -132,6 +133,7 @@ class Pixels:
         self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
         self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
         self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
+        drawn_by_rays(engine.mjmodel)
         newest = self._picture.numbers[options.outputs][0]
         self.stack = FrameStack(newest, options.height, options.width, options.stack)
         self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
