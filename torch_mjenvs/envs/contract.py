@@ -482,7 +482,7 @@ class Contract:
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
         """Make an exception whose text begins with the task's function and its line."""
-        code = getattr(getattr(self.task, function), "__code__", None)
+        code = getattr(getattr(self.task, function, None), "__code__", None)  # "world.at" is none of the task's
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 

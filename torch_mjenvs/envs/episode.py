@@ -34,7 +34,7 @@ from .layout import BufferLayout, size_of
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
-from .tasks.base import HELD, Task, World
+from .tasks.base import HELD, Start, Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -278,24 +278,17 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act, self, kept)
 
-    def put(
-        self,
-        world: World,
-        qpos: list[Scalar],
-        qvel: list[Scalar],
-        act: list[Scalar] | None,
-        parameters: Mapping[str, Any] | None = None,
-    ) -> World:
+    def put(self, world: World, start: Start) -> World:
         """Return this world in another state, as `World.at` does."""
-        if parameters:
-            given = Contract(self.task, (self.params or self).model).parameters("reset", parameters)
-            return self.with_parameters(given).put(world, qpos, qvel, act)
-        m, act = self.model, [0.0] * self.model.na if act is None else act
-        for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
+        if start.parameters:
+            given = Contract(self.task, (self.params or self).model).parameters("world.at", start.parameters)
+            return self.with_parameters(given).put(world, replace(start, parameters={}))
+        m, act = self.model, [0.0] * self.model.na if start.act is None else start.act
+        for name, x, n in (("qpos", start.qpos, m.nq), ("qvel", start.qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
                 raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
-        kept = self.begun_anew(world._kept)
-        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng, kept))
+        kept = self.with_held(self.begun_anew(world._kept), self.contract.held("world.at", start))
+        found: World = copy_for_task(self.world_at(list(start.qpos), list(start.qvel), list(act), world.rng, kept))
         return replace(found, memory=world.memory)
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World:
@@ -304,7 +297,7 @@ class Episode:
         begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
         pushes = self.held_by_name(self.begun_anew(world._kept))
         end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision, **pushes)
-        return self.put(world, end.qpos, end.qvel, end.act)
+        return self.put(world, Start(end.qpos, end.qvel, end.act))
 
     def before_first(self, rng: Random) -> World:
         """Return a world before its first episode: at qpos0, at rest, with the memory that the task declares."""

@@ -66,15 +66,27 @@ class World:
         qvel: Sequence[Scalar] | None = None,
         act: Sequence[Scalar] | None = None,
         parameters: Mapping[str, Any] | None = None,
+        *,
+        mocap_pos: Mapping[str, Sequence[Scalar]] | None = None,
+        mocap_quat: Mapping[str, Sequence[Scalar]] | None = None,
+        eq_active: Mapping[str | int, Scalar | Mask] | None = None,
     ) -> World:
         """Return this world in another state: qpos (nq), qvel (nv) and act (na); the latter two are 0 by default.
 
         Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only the fields that are read are
         computed. `parameters` replaces some of the model's varying parameters, by name and nested as in `m`.
+        `mocap_pos`, `mocap_quat` and `eq_active`: as in `Start`; what they leave out is as in this world.
         """
-        still: Sequence[Scalar] = [0.0] * len(self.qvel)
-        given = [*qpos], [*(still if qvel is None else qvel)], None if act is None else [*act]
-        return self._has_physics().put(self, *given, parameters)
+        start = Start(
+            [*qpos],
+            [0.0] * len(self.qvel) if qvel is None else [*qvel],
+            None if act is None else [*act],
+            parameters=parameters or {},
+            mocap_pos=mocap_pos or {},
+            mocap_quat=mocap_quat or {},
+            eq_active=eq_active or {},
+        )
+        return self._has_physics().put(self, start)
 
     def settled(self, substeps: int, ctrl: Sequence[Scalar] | None = None) -> World:
         """Return this world after this many substeps of physics under ctrl (nu), which is 0 by default."""
@@ -90,14 +102,7 @@ class World:
 class Physics(Protocol):
     """The physics by which a world finds its other states."""
 
-    def put(
-        self,
-        world: World,
-        qpos: list[Scalar],
-        qvel: list[Scalar],
-        act: list[Scalar] | None,
-        parameters: Mapping[str, Any] | None,
-    ) -> World: ...
+    def put(self, world: World, start: Start) -> World: ...
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World: ...
 
