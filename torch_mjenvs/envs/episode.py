@@ -379,14 +379,16 @@ class Episode:
         kept = self.with_held(old.kept, held)
         by_physics = {name: x for name, x in self.kept_by_name(kept).items() if name in m.kept0}
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=by_physics)
-        pushes = dict(pushes) | self.held_by_name(kept)
+        pushes, inputs = dict(pushes), self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
+        how = self.task.frame_skip, self.precision
         if self.contract.has_substeps:
-            control = self.in_substeps(before, ctrl, kept)
-            moved, ctrl = controlled_steps(m, kicked, control, self.task.frame_skip, self.precision, **pushes)
+            control = self.in_substeps(before, ctrl)
+            moved, ctrl, inputs = controlled_steps(m, kicked, control, inputs, *how, **pushes)
+            bad = (*bad, is_bad(self.flat_inputs(inputs)))
         else:
-            moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
+            moved = steps(m, kicked, ctrl, *how, **pushes, **inputs)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
@@ -395,22 +397,22 @@ class Episode:
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
-            at = len(new.kept)
-            new.kept += choose_all(stopped, old.kept[at:], kept[at:])
+            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.flat_inputs(inputs))
             pushes |= self.held_by_name(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, before.rng, new.act, self, new.kept), stopped
 
     def in_substeps(
-        self, before: World, targets: list[Scalar], kept: list[Scalar]
-    ) -> Callable[[Any, State], list[Scalar]]:
-        """Return what computes the ctrl of a substep from its number and the state at which it begins."""
+        self, before: World, targets: list[Scalar]
+    ) -> Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any]]]:
+        """Return what computes the ctrl and the inputs of a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
-        def control(i: Any, state: State) -> list[Scalar]:
-            own = [x for name in self.model.kept0 for x in state.kept[name]] + kept[len(flat(self.model.kept0)) :]
-            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), own)
-            return self.contract.substep_control(replace(world, memory=before.memory), targets)
+        def control(i: Any, state: State, inputs: dict[str, Any]) -> tuple[list[Scalar], dict[str, Any]]:
+            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(inputs)
+            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
+            ctrl, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
+            return ctrl, self.held_by_name(self.with_held(kept, held))
 
         return control
 
@@ -459,6 +461,10 @@ class Episode:
     def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
         """Return the inputs among what a world keeps as the physics takes them; none if nothing is given."""
         return {name: x for name, x in self.kept_by_name(kept).items() if name in self.held} if kept else {}
+
+    def flat_inputs(self, inputs: Mapping[str, Any]) -> list[Scalar]:
+        """Return the inputs of `held_by_name` as a world keeps them."""
+        return leaves([inputs[name] for name in self.held])
 
     def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
         """Convert `WorldState.kept`, a list, to fields by name, nested as the physics takes them."""

@@ -374,12 +374,14 @@ class Task:
         """
         return action
 
-    def substep_control(self, m: Model, world: World, targets: list[Scalar]) -> Sequence[Scalar]:
+    def substep_control(self, m: Model, world: World, targets: list[Scalar]) -> Sequence[Scalar] | Control:
         """Return the model's ctrl (nu) for one substep: torques that follow what the robot does within the step.
 
         For controllers that run as often as the physics, such as operational space control. `targets` is what `control`
         returned as ctrl, of any length: it is called once, when the step begins. `world` is at the beginning of the
         substep, with `data` of that state, without actuation, and its `memory` is that of the step's beginning.
+
+        Return a `Control` to move mocap bodies in every substep, or to switch equality constraints.
         """
         return targets
 
