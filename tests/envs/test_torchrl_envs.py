@@ -95,7 +95,7 @@ def transformed(**arguments) -> EnvBase:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in NAMES])
-def test_specs(name):
+def test_specs_are_those_of_the_spaces(name):
     env = getattr(torch_mjenvs, f"{name}Env")(num_envs=3, max_episode_steps=2)
     assert type(env).__name__ == f"{name}Env" and type(env.engine.task) is torch_mjenvs.TASKS[name]
     check_env_specs(env, break_when_any_done="both")
@@ -222,7 +222,7 @@ def test_a_bad_world_is_told_and_alone():
         assert data[key][others].equal(clean[key][others])
 
 
-def test_seeds():
+def test_a_seed_decides_what_is_drawn():
     env, moves = hopper(), actions(hopper(), LIMIT + 5)
 
     def observed(seed: int | None) -> torch.Tensor:
@@ -297,7 +297,7 @@ def test_a_state_is_seen_as_gymnasium_sees_it():
     assert not env.engine.elapsed_steps.any()
 
 
-def test_transforms():
+def test_torchrl_s_transforms_work():
     env = TransformedEnv(hopper(), Compose(VecNormV2(in_keys=["observation"]), StepCounter(), RewardSum()))
     check_env_specs(env, break_when_any_done="both")
     env.set_seed(0)

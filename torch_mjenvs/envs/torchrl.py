@@ -343,9 +343,11 @@ class TorchRLEnv(EnvBase):
 
     @exclusive
     def get_state(self) -> TensorDict:
-        """Return a copy of the state of all episodes: `reset(state, set_state=True)` continues exactly from there.
+        """Return a copy of the state of all episodes, from which `reset(state, set_state=True)` continues exactly.
 
-        It does not contain the random streams that later episodes draw from; `engine.state_dict()` does.
+        It is (N, ...) by the engine's names: qpos, qvel, elapsed_steps, obs and, if there are any, act, memory, params
+        and others. It does not contain the random streams that later episodes draw from, which `engine.state_dict()`
+        does, nor earlier pictures: a stack of these is filled with the state's own.
         """
         state = self.engine.state_dict()
         return TensorDict({name: state[name] for name in STATE if name in state}, self.batch_size, device=self.device)
