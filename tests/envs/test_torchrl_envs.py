@@ -11,6 +11,7 @@ import numpy as np
 import processes
 import pytest
 import torch
+from gymnasium.error import ResetNeeded
 
 pytest.importorskip("torchrl")
 
@@ -564,3 +565,20 @@ def test_beginnings_are_marked_where_torchrl_marks_them() -> None:
         ended = data["next", "done"][:, :-1]
         assert data["next", "terminated"].any() and data["next", "truncated"].any()
         assert data[name][:, 1:].equal(ended) is right, "mended in TorchRL? Then docs/torchrl.md need not tell it"
+
+
+def test_a_step_before_the_first_reset_is_refused():
+    """Worlds are nowhere yet: they would go on from qpos0, with a memory of zeros."""
+    env = hopper()
+    before = env.engine.state_dict()
+    td = TensorDict({"action": env.action_spec.zero()}, env.batch_size)
+    for _ in range(2):
+        with pytest.raises(ResetNeeded, match="call reset"):
+            env.step(td)
+    env.engine.action.copy_(before["action"])
+    assert all(torch.equal(x, before[name]) for name, x in env.engine.state_dict().items())
+    env.reset()
+    env.step(td)
+    other = hopper()
+    other.engine.load_state_dict(env.engine.state_dict())
+    assert torch.equal(other.step(td)["next", "observation"], env.step(td)["next", "observation"])

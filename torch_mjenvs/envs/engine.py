@@ -253,7 +253,7 @@ class Engine(Varied):
         """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes the worlds."""
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
-        return fixed(found, "memory")
+        return fixed(found, "memory", "the task's memory() declares what a world remembers")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:
@@ -279,6 +279,10 @@ class Engine(Varied):
         """Return the first row of each entry of info in its buffer."""
         widths = [max(1, width) for width in self.layout.info.values()]
         return dict(zip(self.layout.info, itertools.accumulate([0, *widths]), strict=False))
+
+    @property
+    def _count(self) -> int:
+        return self.num_envs
 
     @property
     def _loaded(self) -> mujoco.MjModel:
