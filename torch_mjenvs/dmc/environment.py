@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dm_env
@@ -10,13 +11,10 @@ import numpy as np
 import torch
 from dm_env import specs
 
-from ..checks import as_count, as_tensor
+from ..checks import as_tensor
 from ..envs.camera import Camera
-from ..envs.model_view import drawn_by_rays
-from ..envs.pixels import picture_of
+from ..envs.frames import drawing_of
 from ..envs.vector_env import TorchVectorEnv
-from ..rendering.parameters import load
-from ..rendering.picture import Picture
 
 FLAT = "observations"  # the name of an observation in one row, as in dm_control
 PIXELS = "pixels"  # the name of pictures
@@ -33,7 +31,7 @@ class SuiteEnvironment(dm_env.Environment):
     def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool):
         self._env, self._seed, self._batched = env, seed, batched
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
-        self._pictures: dict[tuple[tuple[int, int], int, str], Picture] = {}  # by size, camera and output
+        self._drawings: dict[tuple[tuple[int, int], int, str], Callable[[], np.ndarray]] = {}  # by size, camera, output
         self._bad = np.zeros(env.num_envs, bool)
 
     def __repr__(self) -> str:
@@ -41,7 +39,7 @@ class SuiteEnvironment(dm_env.Environment):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and pickle: pictures are drawn by kernels, which cannot be copied."""
-        return vars(self) | {"_pictures": {}}
+        return vars(self) | {"_drawings": {}}
 
     @property
     def env(self) -> TorchVectorEnv:
@@ -147,17 +145,9 @@ class SuiteEnvironment(dm_env.Environment):
         return np.stack(frames) if self._batched else frames[0]
 
     def _by_rays(self, size: tuple[int, int], camera: int, output: str) -> np.ndarray:
-        engine = self._env.engine
-        if (size, camera, output) not in self._pictures:
-            for name, x in zip(("width", "height"), size, strict=True):
-                as_count(name, x)
-            made = picture_of(engine, load(engine.mjmodel), camera, size, (output,), None)
-            drawn_by_rays(engine.mjmodel)
-            self._pictures[size, camera, output] = made
-        picture = self._pictures[size, camera, output]
-        engine._follow()
-        picture.draw()
-        return self._one(picture.tensors[output].cpu().numpy().copy())
+        if (size, camera, output) not in self._drawings:
+            self._drawings[size, camera, output] = drawing_of(self._env.engine, size, camera, output)
+        return self._one(self._drawings[size, camera, output]())
 
     def control_timestep(self) -> float:
         """Return the seconds that a control step lasts."""

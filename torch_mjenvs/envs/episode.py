@@ -382,13 +382,13 @@ class Episode:
         pushes, inputs = dict(pushes), self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
-        how = self.task.frame_skip, self.precision
+        n = self.task.frame_skip
         if self.contract.has_substeps:
             control = self.in_substeps(before, ctrl)
-            moved, ctrl, inputs = controlled_steps(m, kicked, control, inputs, *how, **pushes)
+            moved, ctrl, inputs = controlled_steps(m, kicked, control, inputs, n, self.precision, **pushes)
             bad = (*bad, is_bad(self.flat_inputs(inputs)))
         else:
-            moved = steps(m, kicked, ctrl, *how, **pushes, **inputs)
+            moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
