@@ -271,6 +271,8 @@ class TorchRLEnv(EnvBase):
             self._put(tensordict if state is None else state, mask)
         else:
             self.engine.reset(mask)
+            if mask is None and not torch.compiler.is_compiling():
+                self._begun = True
         return self._after_reset(mask)
 
     def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
