@@ -34,6 +34,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from .checks import as_rows
 from .envs.observation import chosen_groups
 from .envs.parts import Parts, mapped
 from .envs.spaces import parts_of
@@ -45,6 +46,8 @@ PLAIN = (bool, int, float, str, type(None))  # types of a task's fields in a fil
 
 class Policy(nn.Module):
     """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32.
+
+    For tensors it gives a tensor, for NumPy arrays an array.
 
     If the task names its observations, it takes a dict of them and reads the entries that it was trained on, which are
     in `parts`. It also takes rows (..., O) of just these numbers, in that order.
@@ -85,10 +88,18 @@ class Policy(nn.Module):
         self.network = Network(layers, mean, var, activation, bounds, norms)
         self.requires_grad_(False)
 
-    def forward(self, obs: Any) -> Tensor:
-        """Return the mean actions (..., A) for observations, (..., O) or by name."""
-        action: Tensor = self.network(self.parts.join(obs))
-        return action
+    def forward(self, obs: Any) -> Any:
+        """Return the mean actions (..., A) for observations, (..., O) or by name: a tensor for tensors, an array for
+        NumPy arrays and lists.
+
+        Raises ValueError for observations of another size, TypeError for what is no numbers.
+        """
+        rows, size = self.parts.join(obs), self.sizes[0]
+        given = rows if isinstance(rows, Tensor) else as_rows("observations", rows, size, self.network.mean.device)
+        if not torch.jit.is_tracing() and given.shape[-1:] != (size,):  # type: ignore[attr-defined]
+            raise ValueError(f"observations must be of shape (..., {size}), not {tuple(given.shape)}")
+        action: Tensor = self.network(given)
+        return action if given is rows else action.detach().cpu().numpy()
 
     def __prepare_scriptable__(self) -> Network:
         """Return what `torch.jit.script` compiles in place of this module: it has no trees of names."""

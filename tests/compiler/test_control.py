@@ -175,7 +175,7 @@ def test_a_world_whose_condition_was_false_is_done():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_repeat(n):
+def test_repeat_carries_through_every_pass(n):
     table = (3.0, -1.0, 4.0, 1.0, -5.0)
     body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + Table(table)[i]], [x[0], x[1]])  # noqa: E731
     x = whole_numbers(2)

@@ -188,7 +188,7 @@ CONTROL = {
     "while": test_control.test_while_any,
     "while, to its limit": lambda: test_control.test_while_any_stops_at_its_limit(3),
     "while, done": test_control.test_a_world_whose_condition_was_false_is_done,
-    "repeat": lambda: test_control.test_repeat(5),
+    "repeat": lambda: test_control.test_repeat_carries_through_every_pass(5),
     "tables": test_control.test_two_tables,
     "compute": test_control.test_what_is_computed_is_used_under_its_mask,
     "truth values": test_control.test_truth_values_and_loops_as_carry,
@@ -340,7 +340,7 @@ NEVER_SEARCH = {"InvertedPendulum", "InvertedDoublePendulum", "Reacher", "Swimme
 
 
 @pytest.mark.parametrize(("name", "dtype", "mode"), slow_but(STEPS, FAST_STEPS))
-def test_steps(name, dtype, mode):
+def test_steps_are_those_of_the_cpu(name, dtype, mode):
     made = in_play(name, WORLDS, dtype, AutoresetMode[mode])
     made.elapsed_steps[5::10] = made.task.max_episode_steps - 1
     made.action[6::20, 0] = float("nan")
@@ -372,7 +372,7 @@ FAST_OTHERS = {x for x in OTHERS if x[0] != "HumanoidStandup" and (x[0] != "Huma
 
 
 @pytest.mark.parametrize(("name", "what", "dtype"), slow_but(OTHERS, FAST_OTHERS))
-def test_resets(name, what, dtype):
+def test_resets_are_those_of_the_cpu(name, what, dtype):
     made = in_play(name, WORLDS, dtype)
     made.qpos.add_(0.01)
     made.reset_mask.copy_(torch.arange(WORLDS) % 3 == 0)

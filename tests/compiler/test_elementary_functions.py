@@ -83,7 +83,7 @@ def test_huge_angles(name: str, runner: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_exp(runner: str, dtype: str) -> None:
+def test_exp_is_accurate(runner: str, dtype: str) -> None:
     rng = np.random.default_rng(2)
     low, high = (-87.33, 88.7228) if dtype == "float32" else (-708.39, 709.7827)
     x = np.concatenate([np.linspace(-3, 3, 2001), rng.uniform(low, high, 2000), np.linspace(high - 1, high, 300), TINY])
@@ -101,7 +101,7 @@ def test_exp(runner: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_log(runner: str, dtype: str) -> None:
+def test_log_is_accurate(runner: str, dtype: str) -> None:
     rng = np.random.default_rng(3)
     f = np.finfo(dtype)
     edge = np.log([float(f.smallest_normal), float(f.max)])
@@ -129,7 +129,7 @@ def test_log_and_power_of_numbers_and_tensors_beyond_their_domain() -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_atan2(runner: str, dtype: str) -> None:
+def test_atan2_is_accurate(runner: str, dtype: str) -> None:
     rng = np.random.default_rng(4)
     t = rng.uniform(-np.pi, np.pi, 3000)
     size = 10.0 ** rng.uniform(-10, 10, 3000)
@@ -155,7 +155,7 @@ def around_zero(dtype: str, largest: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_expm1(runner: str, dtype: str) -> None:
+def test_expm1_is_accurate(runner: str, dtype: str) -> None:
     high = 88.7228 if dtype == "float32" else 709.7827
     x = np.concatenate([around_zero(dtype, high), (np.arange(-40, 120) + 0.5) * np.log(2)]).astype(dtype)
     absolute, ulp = errors("expm1", apply(runner, dtype, "expm1", x), x)
@@ -165,7 +165,7 @@ def test_expm1(runner: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_log1p(runner: str, dtype: str) -> None:
+def test_log1p_is_accurate(runner: str, dtype: str) -> None:
     x = around_zero(dtype, 1e30)
     first = np.nextafter(np.array([-1.0], dtype), np.array([0.0], dtype))
     x = np.concatenate([x[x > -1], np.linspace(-0.999, 3, 1001), first]).astype(dtype)
@@ -177,7 +177,7 @@ def test_log1p(runner: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_tanh(runner: str, dtype: str) -> None:
+def test_tanh_is_accurate(runner: str, dtype: str) -> None:
     x = around_zero(dtype, 40.0)
     got = apply(runner, dtype, "tanh", x)
     absolute, ulp = errors("tanh", got, x)
@@ -213,7 +213,7 @@ def test_atan2_of_a_constant(runner: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_power(runner: str, dtype: str) -> None:
+def test_power_is_accurate(runner: str, dtype: str) -> None:
     """At 0, too, where it is computed by a logarithm."""
     x, powers = np.array([[0.0, 1e-25, 1e-6, 0.3, 1.0, 2.5]], dtype=dtype_of(dtype)), (0.1, 0.3, 0.9, 1.1, 1.7, 20.0)
     program = trace(lambda b: {"y": [power(b["x"][0], p) for p in powers]}, {"x": x}, {"y": (len(powers), "f")}, dtype)

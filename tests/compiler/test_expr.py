@@ -38,7 +38,7 @@ def test_structural_zeros(xy):
     assert x - x == 0.0
 
 
-def test_units(xy):
+def test_factors_of_one_vanish(xy):
     x, _ = xy
     assert x * 1.0 is x and 1 * x is x and x / 1.0 is x
     assert shape(x * -1.0) == shape(-1.0 * x) == ("neg", x)
@@ -92,13 +92,13 @@ def test_a_choice_of_constants_is_a_float_unless_both_are_whole(xy):
     assert scalar.select(x < y, 1, 0).type == "i"
 
 
-def test_integers(xy):
+def test_integers_have_operations_of_their_own(xy):
     i = node("load", attr=(1, 0), type_="i")
     assert (i + 1).op == (1 + i).op == "iadd"
     assert (i < 1).op == (i > 1).op == "ilt"
 
 
-def test_powers(xy):
+def test_powers_become_products_and_roots(xy):
     x, _ = xy
     assert scalar.power(x, 0) == 1.0 and scalar.power(x, 1) is x
     assert shape(scalar.power(x, 2)) == ("mul", x, x)

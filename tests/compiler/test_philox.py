@@ -80,7 +80,7 @@ def test_words_in_order(runner: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_uniform(runner: str, dtype: str) -> None:
+def test_uniform_draws_are_made_of_the_words_of_philox(runner: str, dtype: str) -> None:
     got = draw(runner, dtype, lambda r: [r.uniform() for _ in range(4)], 4)
     w = twin(2).astype(np.float64)
     if dtype == "float32":
@@ -136,7 +136,7 @@ def test_bounds_that_are_equal_or_a_worlds_own(runner: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_normal(runner: str, dtype: str) -> None:
+def test_normal_draws_are_normal(runner: str, dtype: str) -> None:
     got = draw(runner, dtype, lambda r: [r.normal() for _ in range(5)], 5).astype(np.float64)
     n = got.size
     assert stats.kstest(got.ravel(), "norm").pvalue > 0.01
@@ -166,7 +166,7 @@ def test_normal_of_extreme_words(monkeypatch: pytest.MonkeyPatch, dtype: str) ->
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_exponential(runner: str, dtype: str) -> None:
+def test_exponential_draws_are_exponential(runner: str, dtype: str) -> None:
     got = draw(runner, dtype, lambda r: [r.exponential(), r.exponential(3.0), r.uniform()], 3).astype(np.float64)
     assert stats.kstest(got[0], "expon").pvalue > 0.01 and stats.kstest(got[1] / 3, "expon").pvalue > 0.01
     assert np.max(np.abs(np.corrcoef(got) - np.eye(3))) < 0.03
@@ -182,7 +182,7 @@ def test_exponential_of_extreme_words(monkeypatch: pytest.MonkeyPatch, dtype: st
 
 
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
-def test_integers(runner: str, dtype: str) -> None:
+def test_integers_are_drawn_uniformly(runner: str, dtype: str) -> None:
     all_of = -(2**24), 2**24
     got = draw(runner, dtype, lambda r: [r.integers(6), r.integers(-3, 4), r.integers(5, 6), r.integers(*all_of)], 4)
     assert set(got[0]) == set(range(6)) and set(got[1]) == set(range(-3, 4)) and set(got[2]) == {5}

@@ -166,7 +166,7 @@ def test_a_sum_of_a_product_is_rounded_once():
 
 @pytest.mark.parametrize("t", KINDS)
 @pytest.mark.parametrize("test", ["eq", "ne", "lt", "le", "gt", "ge"])
-def test_comparisons(test, t):
+def test_comparisons_are_numpy_s(test, t):
     a, b = columns(KINDS[t], 2)
     compare = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"}
     nan = np.isnan(a) | np.isnan(b)
@@ -190,7 +190,7 @@ def test_signs_and_choices_leave_all_other_bits(t):
 
 
 @pytest.mark.parametrize("t", KINDS)
-def test_conversions(t):
+def test_conversions_round_as_ptx_says(t):
     kind = KINDS[t]
     x = np.array([0, -1, 1, 2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 123456789], np.int32)
     for name, values in ((f"cvt.rn.{t}.s32", x), (f"cvt.rn.{t}.u32", x.view(np.uint32))):

@@ -233,7 +233,7 @@ FAST = {
 
 
 @pytest.mark.parametrize(("name", "what", "dtype", "mode"), slow_but(TASK_KERNELS, FAST))
-def test_tasks(recipes, name, what, dtype, mode):
+def test_tasks_in_machine_code_are_as_on_the_cpu(recipes, name, what, dtype, mode):
     """Worlds in contact, thrown about, with bad states and actions, at their time limit."""
     made = in_play(name, WORLDS // 2, dtype, engine.AutoresetMode[mode])
     generator = torch.Generator().manual_seed(2)
@@ -326,7 +326,7 @@ def test_the_page_of_limits_is_of_its_data():
 
 
 @pytest.mark.parametrize(("name",), slow_but([(name,) for name in TASKS], {("InvertedPendulum",)}))
-def test_limits(name):
+def test_the_pages_limits_are_those_of_the_code(name):
     """What the page says of a task is what its code takes now."""
     kept, found = next(run for run in LIMITS["steps"] if run["task"] == name), cuda_limits.step(name)
     for what in ("ideal", "perfect_data", "perfect_fetch", "cycles"):
@@ -361,7 +361,7 @@ def robot(name: str) -> mujoco.MjModel:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), ROBOT_KERNELS)
-def test_robots(recipes, name, dtype):
+def test_robots_in_machine_code_are_as_on_the_cpu(recipes, name, dtype):
     sim = simulated(robot(name), dtype)
     machine = machine_of(recipes, sim._step)
     for _ in range(2):
@@ -370,7 +370,7 @@ def test_robots(recipes, name, dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_fetch(recipes, dtype):
+def test_fetch_in_machine_code_is_as_on_the_cpu(recipes, dtype):
     """A task of gymnasium-robotics: an arm welded to a mocap body that has moved off, fingers, a cube on a table."""
     fetch, rng = ROBOTS["fetch"], np.random.default_rng(1)
     try:

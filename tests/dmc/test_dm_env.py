@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -114,6 +115,25 @@ def test_pictures_are_observed_under_dm_controls_names(flat: bool) -> None:
     assert one.reset().observation["pixels"].shape == (24, 32, 3)
     with pytest.raises(TypeError, match="for from_pixels"):
         torch_mjenvs.dmc.load("cartpole", "swingup", render_kwargs=view)
+
+
+def test_depth_and_segmentation_have_dm_controls_names_and_shapes() -> None:
+    """What they show is compared with dm_control's in test_dmc_pictures.py, where there is OpenGL."""
+    ours = torch_mjenvs.dmc.load("cartpole", "balance", num_envs=2, device="cpu")
+    ours.reset()
+    simulation = torch_mjenvs.Simulation(ours.env.model, 2, dtype="float64", device="cpu")
+    simulation.qpos.copy_(ours.env.qpos)
+    want = simulation.render("fixed", 32, 24, outputs=("depth", "segmentation"))
+    for again in (ours, copy.deepcopy(ours)):
+        depth = again.physics.render(24, 32, "fixed", depth=True)
+        segmentation = again.physics.render(24, 32, "fixed", segmentation=True)
+        assert depth.shape == (2, 24, 32) and segmentation.shape == (2, 24, 32, 2)
+        np.testing.assert_array_equal(segmentation, want["segmentation"].numpy())
+        np.testing.assert_allclose(depth, want["depth"].numpy(), rtol=1e-9)
+    one = torch_mjenvs.dmc.load("cartpole", "balance")
+    assert one.physics.render(24, 32, depth=True).shape == (24, 32)
+    with pytest.raises(ValueError, match="give one of them"):
+        one.physics.render(24, 32, depth=True, segmentation=True)
 
 
 def test_arguments_are_dm_controls() -> None:

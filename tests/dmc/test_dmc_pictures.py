@@ -46,6 +46,15 @@ for name in sys.argv[2:]:
             assert frames[i].shape == want.shape and len(np.unique(want)) > 10
             off = (frames[i] != want).any(2).sum()
             assert off == 0, f"{name}, camera {camera}: {off} pixels of another colour"
+            for kind in ("segmentation", "depth"):
+                seen = ours.render(84, 84, camera, **{kind: True})[i]
+                want = other.physics.render(84, 84, camera, **{kind: True})
+                assert seen.shape == want.shape and seen.dtype.kind == want.dtype.kind
+                if kind == "segmentation":
+                    alike, there = (seen == want).all(2), want[..., 0] >= 0
+                else:  # dm_control has the depth of the sky, which it draws, and is up to 2 % from mujoco.Renderer
+                    alike = np.isclose(seen, want, rtol=0.03) | ~there
+                assert alike.mean() > 0.97, f"{name}, camera {camera}, {kind}: {alike.mean()} of the pixels are alike"
     np.testing.assert_array_equal(ours.env.model.geom_pos, loaded)
     print(name, len(cameras), (frames[0] != frames[1]).any(2).sum())
 """

@@ -48,7 +48,7 @@ def theirs(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", EPISODES)
-def test_episodes(name):
+def test_returns_and_lengths_are_distributed_as_gymnasium_s(name):
     n = EPISODES[name]
     (returns, lengths), (real_returns, real_lengths) = ours(name, 4 * n), theirs(name, n)
     assert ks_2samp(returns, real_returns).pvalue > 1e-3

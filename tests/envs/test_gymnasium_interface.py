@@ -35,7 +35,7 @@ MODES = list(AutoresetMode)
 
 @pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
 @pytest.mark.parametrize("name", TASKS)
-def test_make(name):
+def test_make_gives_what_gymnasium_s_own_is_like(name):
     env, real = gymnasium.make(f"Torch{name}-v0"), gymnasium.make(f"{name}-v5")
     assert env.spec.max_episode_steps == real.spec.max_episode_steps == 1000
     assert env.observation_space == real.observation_space and env.action_space == real.action_space
@@ -212,7 +212,7 @@ def test_public_names():
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [(torch.float32, np.float32), (torch.float64, np.float64)])
-def test_spaces(dtype, expected):
+def test_spaces_hold_what_is_observed_and_done(dtype, expected):
     env = TorchVectorEnv("Hopper", 5, dtype=dtype)
     assert env.single_observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (11,), expected)
     assert env.single_action_space == gymnasium.spaces.Box(-1, 1, (3,), np.float32)
@@ -596,7 +596,7 @@ def test_attributes_that_are_built_in_cannot_be_set():
 
 @pytest.mark.usefixtures("compiled_as_users_have_it")
 @pytest.mark.parametrize("name", torch_mjenvs.TASKS)
-def test_registered(name):
+def test_ids_are_registered_as_gymnasium_s_own(name):
     """As the v5 task is, the length of its episodes with it."""
     spec, real = gymnasium.spec(f"Torch{name}-v0"), gymnasium.spec(f"{name}-v5")
     assert (spec.max_episode_steps, spec.reward_threshold) == (real.max_episode_steps, real.reward_threshold)

@@ -40,6 +40,15 @@ def newest(obs: torch.Tensor, back: int = 0) -> torch.Tensor:
     return obs[..., end - 3 : end]
 
 
+def test_what_pictures_are_made_from_is_read_only():
+    """Their kernels are made from the model: later pictures would be the same."""
+    env = made()
+    with pytest.raises(ValueError, match=r"geom_rgba is read only: the pictures are made from .*vary=\['geom_rgba'\]"):
+        env.unwrapped.model.geom_rgba[:, 0] = 1.0
+    with pytest.raises(ValueError, match=r"tex_data is read only: the pictures are made from .* load\(\)"):
+        env.unwrapped.model.tex_data[:] = 0
+
+
 def test_observations_are_pictures_of_the_last_states(drawn):
     env = made()
     obs, _ = env.reset(seed=1)
@@ -103,6 +112,36 @@ def test_the_state_may_be_there_too_and_channels_first():
     depth = TorchVectorEnv("Hopper", N, pixels=OPTIONS | {"outputs": "depth"})
     obs, _ = depth.reset(seed=1)
     assert obs.shape == (N, 20, 24, STACK) and obs.dtype == torch.float32 and (obs > 0).all()
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_observations_may_be_segmentation(mode):
+    """Numbers of objects, and their types, as `Simulation.render` and `mujoco.Renderer` have them."""
+    options = OPTIONS | {"outputs": "segmentation", "stack": 2}
+    env = TorchVectorEnv("Hopper", N, autoreset_mode=mode, max_episode_steps=2, pixels=options)
+    simulation = Simulation(gymnasium.make("Hopper-v5").unwrapped.model, N)
+
+    def seen() -> torch.Tensor:
+        simulation.qpos.copy_(env.qpos)
+        return simulation.render(0, 24, 20, outputs="segmentation")["segmentation"].clone()
+
+    obs, _ = env.reset(seed=1)
+    first = seen()
+    assert obs.shape == (N, 20, 24, 4) and obs.dtype == torch.int32 and torch.equal(obs, torch.cat([first] * 2, -1))
+    assert env.single_observation_space.contains(obs[0].cpu().numpy())
+    assert set(first.unique().tolist()) >= {-1, 0, 4, 5}  # the sky, the floor, the foot; geoms
+    env.action_space.seed(0)
+    obs = env.step(env.action_space.sample())[0]
+    assert torch.equal(obs, torch.cat([first, seen()], -1))
+    obs, *_, info = env.step(env.action_space.sample())
+    assert torch.equal(obs[..., 2:], seen()) and (mode != "SameStep" or torch.equal(obs[..., :2], obs[..., 2:]))
+    assert mode != "SameStep" or not torch.equal(info["final_obs"], obs)
+    copied, action = copy.deepcopy(env), env.action_space.sample()
+    if mode != "Disabled":
+        assert torch.equal(copied.step(action)[0], env.step(action)[0])
+        rollout = env.capture(lambda obs: torch.ones(N, 3), 3)()
+        assert rollout["obs"].shape == (3, N, 20, 24, 4) and rollout["obs"].dtype == torch.int32
+    check_env_specs(TorchRLEnv("Hopper", N, pixels=options | {"channels_first": True}))
 
 
 def test_a_world_of_nan_is_flagged_and_changes_no_other():
@@ -301,7 +340,7 @@ def test_what_cannot_be_right_is_refused():
     with pytest.raises(TypeError, match=r"pixels has no \['size'\]"):
         TorchVectorEnv("Hopper", N, pixels={"size": 84})
     with pytest.raises(ValueError, match="outputs must be one of"):
-        TorchVectorEnv("Hopper", N, pixels={"outputs": "segmentation"})
+        TorchVectorEnv("Hopper", N, pixels={"outputs": "rgbd"})
     with pytest.raises(ValueError, match="stack"):
         TorchVectorEnv("Hopper", N, pixels={"stack": 0})
     with pytest.raises(ValueError, match="no camera 'behind'"):

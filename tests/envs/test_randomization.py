@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import pickle
 from dataclasses import dataclass
 
 import gymnasium
@@ -363,12 +364,26 @@ def test_the_model_is_otherwise_mujoco_s_own():
     mine = m.body_mass.copy()
     mine *= 2.0
     assert np.array_equal(mine, 2 * plain.body_mass)
-    for other in (copy.copy(m), copy.deepcopy(m)):
+    for other in (copy.copy(m), copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
         other.body_mass[1] = 7.0  # a copy is anybody's own
         assert mujoco.MjData(other) and other.body_mass[1] == 7.0 != m.body_mass[1]
     m.geom_rgba[:, 3] = 0.5  # what only pictures show
     m.geom("cpole").rgba[0] = 0.25
     assert (m.geom_rgba[:, 3] == 0.5).all()
+
+
+@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
+def test_colours_that_vary_are_not_written_into_the_model(make):
+    """Pictures show each world's own, so nothing would change."""
+    env = make("InvertedPendulum", vary=["geom_rgba", "body_mass"])
+    m = env.unwrapped.model
+    for write in (lambda: m.geom_rgba.__setitem__(1, 0.5), lambda: setattr(m.geom("cpole"), "rgba", [1, 0, 0, 1])):
+        with pytest.raises(ValueError, match=r"geom_rgba is read only: each world has its own.* call set_params"):
+            write()
+    with pytest.raises(ValueError, match=r"body_mass is read only: each world has its own.* call set_params"):
+        m.body_mass[1] = 5.0
+    m.geom_group[0] = 3  # as before
+    m.mat_rgba[:] = 0.5
 
 
 def test_masses_of_humanoid_may_vary():

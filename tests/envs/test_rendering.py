@@ -79,7 +79,7 @@ def test_frame_is_gymnasiums(name):
         ours.close(), real.close()
 
 
-def test_rgbd():
+def test_rgbd_tuple_gives_colours_and_depth():
     env = TorchEnv("Hopper", render_mode="rgbd_tuple", width=64, height=48, device=torch.get_default_device())
     env.reset(seed=0)
     rgb, depth = env.render()

@@ -456,7 +456,7 @@ def test_a_policy_of_cuda_graphs_is_refused(captures, monkeypatch):
     graphs = 1
     rollout = env.capture(policy, 2)
     before = env.state_dict()
-    env.device = torch.device("cuda:0")
+    vars(env)["device"] = torch.device("cuda:0")
     with pytest.raises(ValueError, match=r"CUDA graphs of its own.*max-autotune-no-cudagraphs"):
         rollout._capture()
     assert not captures and rollout._graph is None

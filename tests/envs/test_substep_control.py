@@ -5,6 +5,7 @@ Oracle: the same controller in NumPy around MuJoCo C's mj_step1 and mj_step2.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from torch_mjenvs import Control, Outcome, Start, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.jacobians import jac_site
 from torch_mjenvs.physics import UnsupportedModel
-from torch_mjenvs.scalar import select
+from torch_mjenvs.scalar import cos, select, sin
 from torch_mjenvs.vectors import dot, solve, sub
 
 XML = """<mujoco><option timestep="0.002"/>
@@ -172,6 +173,102 @@ def test_one_world_in_numpy_is_the_same() -> None:
     seen = single.step(action)[0]
     np.testing.assert_array_equal(seen, many.step(torch.from_numpy(action[None]).to(many.device))[0][0].cpu())
     np.testing.assert_array_equal(single.data.ctrl, many.engine.ctrl[0].cpu())
+
+
+CIRCLE = """<mujoco><option timestep="0.004"/>
+<worldbody><geom type="plane" size="5 5 .1"/>
+  <body name="gremlin" mocap="true" pos="1 0 .1"><geom type="box" size=".1 .1 .1"/></body>
+  <body name="puck" pos="0 1 .1"><freejoint/><geom type="box" size=".1 .1 .1" mass=".5"/></body>
+  <body name="ball" pos="2 0 1"><freejoint/><geom size=".1" mass=".5"/></body></worldbody>
+<equality><weld name="hook" body1="ball"/></equality></mujoco>"""
+TURN = 0.03  # rad in a substep
+
+
+@dataclass(frozen=True)
+class Gremlin(Task):
+    """A body goes its own way round a circle, as Safety-Gymnasium's do, and pushes what is there.
+
+    A ball falls as soon as the body has come to the far side.
+    """
+
+    data = "forward"
+    inputs = ("mocap_pos", "eq_active")
+    xml_file: str = ""
+    frame_skip: int = 10
+    careless: bool = False
+
+    def load(self) -> mujoco.MjModel:
+        return oracle.sharpen(mujoco.MjModel.from_xml_string(CIRCLE))
+
+    def action_space(self, m: Any) -> tuple[list[float], list[float]]:
+        return [-1.0], [1.0]
+
+    def control(self, m: Any, world: Any, action: list[Any]) -> list[Any]:
+        return action
+
+    def reset(self, m: Any, rng: Any) -> Start:
+        angle = rng.uniform(0.0, 1.0)
+        return Start(m.qpos0, [0.0] * m.nv, mocap_pos={"gremlin": [cos(angle), sin(angle), 0.1]})
+
+    def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
+        x, y, z = world.data.mocap_pos[0]
+        moved = [x * cos(TURN) - y * sin(TURN), x * sin(TURN) + y * cos(TURN), z]
+        if self.careless:
+            moved[2] = select(targets[0] > 0.5, float("nan"), z)
+        hooked = (world.data.eq_active[0] > 0.5) & (y < 0.9)
+        return Control([], mocap_pos={"gremlin": moved}, eq_active={"hook": hooked})
+
+    def observe(self, m: Any, world: Any) -> list[Any]:
+        return [*world.qpos, *world.qvel, *world.data.mocap_pos[0], *world.data.eq_active, world.data.ncon]
+
+    def outcome(self, m: Any, before: Any, action: list[Any], after: Any) -> Outcome:
+        return Outcome(0.0)
+
+
+@pytest.mark.parametrize("data", ["gymnasium", "fresh", "forward"])
+def test_mocap_bodies_and_switches_move_within_a_step(data: str) -> None:
+    n = 3
+    task = type("Gremlin", (Gremlin,), {"data": data})()
+    env = TorchVectorEnv(task, n, dtype=torch.float64, autoreset_mode="Disabled")
+    obs, _ = env.reset(seed=0)
+    mjm, still = task.load(), torch.zeros(n, 1, dtype=torch.float64, device=env.device)
+    worlds, pushed = [mujoco.MjData(mjm) for _ in range(n)], 0
+    for k, d in enumerate(worlds):
+        d.mocap_pos[0] = obs[k, -5:-2].cpu()
+    turn = np.array([[np.cos(TURN), -np.sin(TURN)], [np.sin(TURN), np.cos(TURN)]])
+    for _ in range(12):
+        obs, *_ = env.step(still)
+        for k, d in enumerate(worlds):
+            for _ in range(10):
+                d.eq_active[0] &= d.mocap_pos[0, 1] < 0.9
+                d.mocap_pos[0, :2] = turn @ d.mocap_pos[0, :2]
+                mujoco.mj_step(mjm, d)
+            seen = copy.copy(d)
+            if data != "gymnasium":
+                mujoco.mj_forward(mjm, seen)
+            want = [*d.qpos, *d.qvel, *d.mocap_pos[0], *d.eq_active, seen.ncon]
+            np.testing.assert_allclose(obs[k].cpu(), want, rtol=0, atol=1e-8)
+            pushed += abs(d.qpos[0]) > 0.1
+            d.qpos[:], d.qvel[:] = obs[k, : mjm.nq].cpu(), obs[k, mjm.nq : mjm.nq + mjm.nv].cpu()
+    assert pushed > 10 and all(d.qpos[9] < 0.9 and not d.eq_active[0] for d in worlds)
+
+
+def test_poses_that_are_not_finite_end_their_world_alone() -> None:
+    env = TorchVectorEnv(Gremlin(careless=True), 2, autoreset_mode="SameStep")
+    before, _ = env.reset(seed=0)
+    obs, _, terminated, _, info = env.step(torch.tensor([[0.0], [1.0]], device=env.device))
+    assert info["bad_state"].tolist() == terminated.tolist() == [False, True] and obs.isfinite().all()
+    assert torch.equal(info["final_obs"][1, -5:-2], before[1, -5:-2])  # as the rest of the state
+
+
+def test_what_lasts_for_a_step_is_refused_in_substeps() -> None:
+    @dataclass(frozen=True)
+    class Kicked(Gremlin):
+        def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
+            return Control([], qvel=[1.0] * m.nv)
+
+    with pytest.raises(ValueError, match=r"Kicked.substep_control .*: gave qvel, which `control` gives"):
+        TorchVectorEnv(Kicked(), 1)
 
 
 def test_wrong_numbers_of_torques_are_refused() -> None:

@@ -161,6 +161,85 @@ def test_other_states_are_looked_at_with_what_is_held() -> None:
     torch.testing.assert_close(obs[:, 6:9], obs[:, :3], rtol=0, atol=0.01)
 
 
+OBSTACLE = """<mujoco><option timestep="0.005"/>
+<worldbody><body name="puck" pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+    <geom name="puck" size=".1" mass="1"/></body>
+  <body name="wall" mocap="true" pos="5 0 .1"><geom name="wall" type="box" size=".05 .3 .1"/></body>
+  <body name="magnet" mocap="true" pos="0 0 1"/></worldbody>
+<equality><connect name="pull" body1="puck" body2="magnet" anchor="0 0 .9" active="false"/></equality></mujoco>"""
+
+
+@dataclass(frozen=True)
+class Around(Task):
+    """A puck begins where it does not touch the wall, which every episode has in another place."""
+
+    data = "fresh"
+    xml_file: str = ""
+    frame_skip: int = 1
+    inputs = ("mocap_pos", "mocap_quat", "eq_active")
+
+    def load(self) -> mujoco.MjModel:
+        return oracle.sharpen(mujoco.MjModel.from_xml_string(OBSTACLE))
+
+    def memory(self, m: Any) -> dict[str, Any]:
+        return {"touching": 0.0, "pulled": [0.0, 0.0], "elsewhere": 0.0}
+
+    def reset(self, m: Any, rng: Any, world: Any) -> Start:
+        wall = {"mocap_pos": {"wall": [rng.uniform(-0.3, 0.3), rng.uniform(-0.3, 0.3), 0.1]}}
+        wall["mocap_quat"] = {"wall": [1.0, 0.0, 0.0, rng.uniform(-1.0, 1.0)]}
+
+        def free(qpos: list[Any]) -> Any:
+            return world.at(qpos, **wall).data.ncon < 0.5
+
+        drawn = rng.draw_until(lambda rng: [rng.uniform(-0.4, 0.4), rng.uniform(-0.4, 0.4)], free)
+        pulled = world.at(drawn, mocap_pos={"magnet": [0.1, 0.2, 1.0]}, eq_active={"pull": True}).settled(400)
+        memory = {
+            "touching": world.at(drawn, **wall).data.ncon,
+            "pulled": pulled.qpos,
+            "elsewhere": world.at(drawn).data.xpos[m.body("wall")][0],
+        }
+        return Start(drawn, [0.0] * m.nv, memory=memory, **wall)
+
+    def observe(self, m: Any, world: Any) -> list[Any]:
+        memory = world.memory
+        return [*world.qpos, *memory["pulled"], memory["touching"], memory["elsewhere"], world.data.ncon]
+
+    def outcome(self, m: Any, before: Any, action: list[Any], after: Any) -> Outcome:
+        return Outcome(0.0)
+
+
+def test_a_reset_looks_at_states_with_the_poses_that_it_sets() -> None:
+    n = 200
+    env = TorchVectorEnv(Around(), n, dtype=torch.float64, autoreset_mode="Disabled")
+    obs = env.reset(seed=0)[0].cpu().numpy()
+    mjm = Around().load()
+    d, kept = mujoco.MjData(mjm), env.engine.view("kept").cpu().numpy()
+    assert len({row.tobytes() for row in kept}) == n
+    would_touch = 0
+    for k in range(n):
+        d.qpos[:], d.mocap_pos[:], d.mocap_quat[:] = obs[k, :2], kept[k, :6].reshape(2, 3), kept[k, 6:14].reshape(2, 4)
+        mujoco.mj_forward(mjm, d)
+        assert d.ncon == 0 == obs[k, 4] == obs[k, 6]
+        d.qpos[:] = obs[k - 1, :2]
+        mujoco.mj_forward(mjm, d)
+        would_touch += d.ncon
+    assert would_touch > 20  # so the draws depend on the pose
+    np.testing.assert_allclose(obs[:, 2:4], [[0.1, 0.2]] * n, rtol=0, atol=1e-3)  # by the magnet, which was switched on
+    assert (obs[:, 5] == 5.0).all()  # what `at` does not name is as in the world that is asked
+
+
+def test_poses_of_states_that_are_looked_at_must_fit() -> None:
+    for given, said in (({"mocap_pos": {"wal": [0.0] * 3}}, "did you mean 'wall'"), ({"eq_active": {9: 1.0}}, "9")):
+
+        @dataclass(frozen=True)
+        class Wrong(Around):
+            def reset(self, m: Any, rng: Any, world: Any, given: Any = given) -> Start:
+                return Start(world.at(m.qpos0, **given).qpos, [0.0] * m.nv)
+
+        with pytest.raises(ValueError, match=rf"Wrong.world.at: .*{said}"):
+            TorchVectorEnv(Wrong(), 1)
+
+
 def test_a_task_reads_the_inputs_that_it_sets() -> None:
     @dataclass(frozen=True)
     class Reading(Grasping):

@@ -83,7 +83,7 @@ def test_compiled_policy_and_step(kind):
     equal(follow(env, advance), want, rtol=1e-2, atol=1e-3)  # the policy rounds differently, and hoppers magnify it
 
 
-def test_vmap():
+def test_vmap_maps_the_transition():
     """The step as a function of one world's state and action, mapped over worlds, and over actions for one state."""
     env, policy = make("bare"), make_policy()
     env.set_seed(0)

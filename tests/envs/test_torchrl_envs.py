@@ -11,6 +11,7 @@ import numpy as np
 import processes
 import pytest
 import torch
+from gymnasium.error import ResetNeeded
 
 pytest.importorskip("torchrl")
 
@@ -95,7 +96,7 @@ def transformed(**arguments) -> EnvBase:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in NAMES])
-def test_specs(name):
+def test_specs_are_those_of_the_spaces(name):
     env = getattr(torch_mjenvs, f"{name}Env")(num_envs=3, max_episode_steps=2)
     assert type(env).__name__ == f"{name}Env" and type(env.engine.task) is torch_mjenvs.TASKS[name]
     check_env_specs(env, break_when_any_done="both")
@@ -222,7 +223,7 @@ def test_a_bad_world_is_told_and_alone():
         assert data[key][others].equal(clean[key][others])
 
 
-def test_seeds():
+def test_a_seed_decides_what_is_drawn():
     env, moves = hopper(), actions(hopper(), LIMIT + 5)
 
     def observed(seed: int | None) -> torch.Tensor:
@@ -297,7 +298,7 @@ def test_a_state_is_seen_as_gymnasium_sees_it():
     assert not env.engine.elapsed_steps.any()
 
 
-def test_transforms():
+def test_torchrl_s_transforms_work():
     env = TransformedEnv(hopper(), Compose(VecNormV2(in_keys=["observation"]), StepCounter(), RewardSum()))
     check_env_specs(env, break_when_any_done="both")
     env.set_seed(0)
@@ -564,3 +565,20 @@ def test_beginnings_are_marked_where_torchrl_marks_them() -> None:
         ended = data["next", "done"][:, :-1]
         assert data["next", "terminated"].any() and data["next", "truncated"].any()
         assert data[name][:, 1:].equal(ended) is right, "mended in TorchRL? Then docs/torchrl.md need not tell it"
+
+
+def test_a_step_before_the_first_reset_is_refused():
+    """Worlds are nowhere yet: they would go on from qpos0, with a memory of zeros."""
+    env = hopper()
+    before = env.engine.state_dict()
+    td = TensorDict({"action": env.action_spec.zero()}, env.batch_size)
+    for _ in range(2):
+        with pytest.raises(ResetNeeded, match="call reset"):
+            env.step(td)
+    env.engine.action.copy_(before["action"])
+    assert all(torch.equal(x, before[name]) for name, x in env.engine.state_dict().items())
+    env.reset()
+    env.step(td)
+    other = hopper()
+    other.engine.load_state_dict(env.engine.state_dict())
+    assert torch.equal(other.step(td)["next", "observation"], env.step(td)["next", "observation"])

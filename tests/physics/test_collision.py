@@ -71,7 +71,7 @@ def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: dri
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rollout(name: str) -> None:
+def test_contacts_of_rollouts_are_mujoco_s(name: str) -> None:
     mjm = oracle.model(name)
     m = load(mjm)
     for qpos, _, _ in oracle.states(name, 16):
@@ -167,7 +167,7 @@ def test_a_capsule_of_next_to_no_length(half: float) -> None:
 
 
 @pytest.mark.parametrize("kinds", list(itertools.product(SHAPES, SHAPES)))
-def test_coincident(kinds: tuple[str, str]) -> None:
+def test_coincident_centres_have_mujoco_s_normal(kinds: tuple[str, str]) -> None:
     """Centres in one place: the normal falls back as MuJoCo's does, and nothing raises."""
     mjm = two(*kinds)
     m = load(mjm)

@@ -78,7 +78,7 @@ def check_transition(mjm: mujoco.MjModel, sim: Simulation, states: derivatives.S
 
 
 @pytest.mark.parametrize("compare", [derivatives.check, check_transition])
-def test_derivatives(compare: Callable, all_in_loops):
+def test_derivatives_are_those_of_differences(compare: Callable, all_in_loops):
     mjm, sim, states = derivatives.of(mujoco.MjModel.from_xml_string(LIMBS), 32)
     assert floor_loops(sim) == 6
     compare(mjm, sim, states)

@@ -105,7 +105,7 @@ REFUSED["four slides"] = (
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(case: str) -> None:
     xml, named = REFUSED[case]
     mjm = mujoco.MjModel.from_xml_string(xml)
     with pytest.raises(UnsupportedModel, match="is not supported") as error:
@@ -137,7 +137,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_allowed(case: str) -> None:
+def test_what_is_supported_is_taken(case: str) -> None:
     assert load(ALLOWED[case]).nv == 1
 
 
@@ -197,14 +197,14 @@ def test_time_step() -> None:
         ("clampctrl", "actuator_ctrllimited", (False,)),
     ],
 )
-def test_flags(flag: str, field: str, value: tuple) -> None:
+def test_flags_switch_off_what_they_name(flag: str, field: str, value: tuple) -> None:
     plain = dict(joint='range="-1 1" stiffness="1" damping="1"', motor='ctrlrange="-1 1"')
     plain["option"] = 'density="1" viscosity="2"'
     assert getattr(load(mjcf(**plain)), field) != value
     assert getattr(load(mjcf(**plain, flag=f'{flag}="disable"')), field) == value
 
 
-def test_load() -> None:
+def test_load_takes_strings_files_and_models() -> None:
     xml = mjcf()
     path = oracle.ASSETS / "hopper.xml"
     assert load(xml) == load(mujoco.MjModel.from_xml_string(xml))
@@ -281,7 +281,7 @@ TREE = """<mujoco><option><flag {flag}/></option><worldbody>
     </worldbody><contact>{contact}</contact></mujoco>"""
 
 
-def test_pairs() -> None:
+def test_pairs_are_those_that_mujoco_tests() -> None:
     """Welded bodies, parent and child, bit masks; geoms in the order of their types."""
     m = load(TREE.format(flag="", contype=2, contact=""))
     world = {("floor", g) for g in ("a1", "a2", "w1", "b1")}

@@ -105,7 +105,7 @@ def differences(mjm: mujoco.MjModel, world: list[np.ndarray], weight: np.ndarray
 
 
 @pytest.mark.parametrize("name", [*MODELS, "random-21", "random-25"])
-def test_gradients(name):
+def test_gradients_are_finite_and_those_of_differences(name):
     """In the air, at limits and in contact, and none is NaN."""
     mjm, m = oracle.model(name), model(name)
     x = states(name, 8)

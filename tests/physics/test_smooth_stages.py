@@ -46,7 +46,7 @@ def compare(m: Model, d: Data, mjm: mujoco.MjModel, expected: mujoco.MjData) -> 
 
 
 @pytest.mark.parametrize("name", [*oracle.MODELS, *RANDOM])
-def test_float(name: str) -> None:
+def test_stages_on_floats_are_mujoco_s(name: str) -> None:
     mjm = oracle.model(name)
     m = load(mjm)
     for state in oracle.states(name):
@@ -54,7 +54,7 @@ def test_float(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["half_cheetah", "ant", "random-0", "random-3"])
-def test_torch(name: str) -> None:
+def test_stages_on_tensors_are_those_on_floats(name: str) -> None:
     mjm = oracle.model(name)
     m = load(mjm)
     states = oracle.states(name)

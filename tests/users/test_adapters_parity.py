@@ -107,6 +107,16 @@ def test_sb3_seeds_and_options_count_once():
     np.testing.assert_array_equal(env.reset(), first)
 
 
+def test_sb3_seeds_are_checked_at_once():
+    """A wrong one was kept, and made every later reset fail."""
+    env = adapter("SB3VecEnv")(make())
+    for wrong in (1.5, "a", -1):
+        with pytest.raises((TypeError, ValueError), match="seed must"):
+            env.seed(wrong)
+    assert env.seed(3) == [3, 4, 5, 6] and len(env.seed()) == N
+    env.reset()
+
+
 def test_sb3s_wrappers_and_ours_go_around():
     inside = wrappers.NormalizeObservation(wrappers.RecordEpisodeStatistics(make()))
     ours = adapter("SB3VecEnv")(inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 import re
@@ -273,6 +274,7 @@ WRONG_RESETS = [
     ({"options": "x"}, TypeError, "options must be a dict or None, not 'x'"),
     ({"options": "reset_mask"}, TypeError, "options must be a dict"),
     ({"options": ["reset_mask"]}, TypeError, "options must be a dict"),
+    ({"options": {"reset_maks": np.ones(4, dtype=bool)}}, ValueError, "no 'reset_maks': the only one is 'reset_mask'"),
     (masked(torch.ones(4, dtype=torch.bool).to_sparse()), TypeError, "must be a dense tensor"),
     (masked(np.zeros(4, dtype=bool)), ValueError, "at least one True"),
     (
@@ -590,6 +592,79 @@ def test_a_model_is_mujocos(given, said):
 
     with pytest.raises(TypeError, match=f"Loads.load must give a mujoco.MjModel, .*{said}"):
         TorchVectorEnv(Loads(), 2)
+
+
+@pytest.mark.parametrize("name", ["frame_skip", "dt", "model", "max_episode_steps", "reset_noise_scale", "vary"])
+@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
+def test_what_is_compiled_cannot_be_assigned(make, name):
+    """In Gymnasium some of it may be; here nothing would change."""
+    env = make("Hopper")
+    for built in (env, copy.deepcopy(env)):
+        with pytest.raises(AttributeError, match=f"'{name}' cannot be set on a built environment.*\\(..., {name}="):
+            setattr(built, name, 3)
+    env.note = "a user's own"
+    assert env.note == "a user's own"
+
+
+@pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise
+def test_initial_positions_are_not_written_into():
+    """Gymnasium's own reset begins from them."""
+    env = TorchEnv("Hopper")
+    with pytest.raises(ValueError, match=r"init_qpos is read only: .* call set_state after reset"):
+        env.init_qpos[1] = 2.0
+    mine = env.init_qpos.copy()
+    mine[1] = 2.0
+    assert env.init_qpos[1] == 1.25
+
+
+WRONG_PICTURES = [
+    ({"width": 0}, ValueError, "width must be a positive whole number, not 0"),
+    ({"height": 2.5}, ValueError, "height must be a positive whole number, not 2.5"),
+    ({"camera_name": "trakc"}, ValueError, "the model has no camera 'trakc'; it has 'track'"),
+    ({"camera_id": 1}, ValueError, "the model has no camera 1: it has 1"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "text"), WRONG_PICTURES)
+def test_wrong_pictures_are_refused_before_they_are_drawn(wrong, error, text):
+    """Gymnasium shows the free camera for a name that there is not."""
+    for make in (TorchEnv, TorchVectorEnv):
+        with pytest.raises(error, match=text):
+            make("Hopper", render_mode="rgb_array", **wrong)
+    with pytest.raises(TypeError, match="render_worlds must be numbers of worlds, such as"):
+        TorchVectorEnv("Hopper", 2, render_worlds=1)
+
+
+@pytest.mark.parametrize("wrong", [{"copy": "no"}, {"pixels": {"state": 1}}, {"pixels": {"channels_first": "yes"}}])
+def test_flags_are_true_or_false(wrong):
+    with pytest.raises(TypeError, match="must be True or False, not"):
+        TorchVectorEnv("Hopper", 2, **wrong)
+
+
+def test_what_is_missing_is_said(env):
+    with pytest.raises(KeyError, match="params has no 'body_mass', but nothing: name what is to vary in vary="):
+        env.params["body_mass"]
+    with pytest.raises(KeyError, match="memory has no 'goal', but nothing: the task's memory"):
+        env.engine.memory["goal"]
+    with pytest.raises(TypeError, match="an MjSpec becomes an MjModel by its compile"):
+        Simulation(mujoco.MjSpec(), 2)
+    for worlds in (env, Simulation(Hopper().load(), 4)):
+        with pytest.raises(IndexError, match="there are worlds 0 to 3, not 4"):
+            worlds.model_of(4)
+
+
+def test_an_xml_file_that_is_no_mjcf_file_is_refused_with_what_to_do(tmp_path):
+    compiled = tmp_path / "hopper.mjb"
+    mujoco.mj_saveModel(Hopper().load(), str(compiled))
+    for given in (compiled, str(compiled), Hopper().load(), mujoco.MjSpec(), "<mujoco/>", " \n<mujoco/>", None):
+        with pytest.raises(ValueError, match=r"xml_file must be the path of an MJCF file.* whose load\(\) returns"):
+            TorchVectorEnv("Hopper", 2, xml_file=given)
+
+    class Compiled(Hopper):
+        def load(self):
+            return mujoco.MjModel.from_binary_path(str(compiled))
+
+    assert TorchVectorEnv(Compiled(), 2).reset(seed=0)[0].equal(TorchVectorEnv("Hopper", 2).reset(seed=0)[0])
 
 
 def test_a_file_of_ones_own_is_told_from_a_model_of_gymnasiums():

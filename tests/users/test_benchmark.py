@@ -46,7 +46,7 @@ def test_writes_data_tables_and_plot(results):
     assert report.markdown(data) in printed
 
 
-def test_data(results):
+def test_a_run_writes_what_it_measured(results):
     data = json.loads((results[0] / "small.json").read_text())
     task = data["tasks"]["Hopper"]
     assert {(row["num_envs"], row["dtype"]) for row in task["sweep"]} == {(16, "float32"), (16, "float64")}
@@ -79,7 +79,7 @@ def test_refuses_where_parity_fails(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("broken", ["nan", "flag", "float32"])
-def test_verdict(broken):
+def test_parity_fails_where_something_differs(broken):
     case, n = CASES["Hopper"], parity.STATES
     obs, reward, flags = np.ones((n, 2)), np.ones(n), np.zeros(n, bool)
     samples = parity.Samples(obs, obs, obs, obs, reward, flags, n)

@@ -17,6 +17,7 @@ from gymnasium.spaces import Box
 from torch_mjenvs import Policy, pretrained
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.checks import MissingExtra
+from torch_mjenvs.envs.parts import mapped
 from torch_mjenvs.files import write_whole
 from torch_mjenvs.policy import _variance_of
 
@@ -329,6 +330,31 @@ def test_a_policy_of_ones_own_reads_names(tmp_path):
     assert torch.equal(again(obs), policy(torch.cat([obs["angle"][:, None], obs["speeds"]], 1)))
     with pytest.raises(ValueError, match="the policy reads 2 numbers, and `mean` is of 3"):
         Policy(*given, {"speeds": (2,)})
+
+
+def test_a_policy_gives_arrays_for_arrays(grouped):
+    """As in Gymnasium's own environments, whose observations are float64 arrays."""
+    policy = pretrained("TorchHopper-v0")
+    obs = rows(5, 11)
+    for given in (obs.numpy(), obs.numpy().astype(np.float64), obs.tolist(), obs.flip(0).numpy()[::-1]):
+        found = policy(given)
+        assert isinstance(found, np.ndarray) and found.dtype == np.float32
+        assert (found == policy(obs).numpy()).all()
+    assert (policy(obs[0].numpy()) == policy(obs[0]).numpy()).all()
+    trained = policy.requires_grad_()
+    assert isinstance(trained(obs.numpy()), np.ndarray) and trained(obs).requires_grad
+    tensors = grouped.parts.split(rows(5, 7))
+    found = grouped(mapped(lambda x: x.double().numpy(), tensors))
+    assert isinstance(found, np.ndarray) and (found == grouped(tensors).numpy()).all()
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(5, 1), torch.zeros(11, 5), torch.tensor(0.0), np.zeros((5, 1)), None, 3])
+def test_a_policy_refuses_observations_of_another_size(wrong):
+    """A column was spread over all numbers of a row."""
+    with pytest.raises((TypeError, ValueError), match="observations must be of shape"):
+        pretrained("TorchHopper-v0")(wrong)
+    with pytest.raises(TypeError, match="observations must be a tensor, an array or nested lists of numbers"):
+        pretrained("TorchHopper-v0")((np.zeros(11), {"info": 1}))  # what reset() returns
 
 
 def test_what_cannot_be_saved(tmp_path):

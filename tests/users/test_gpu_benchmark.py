@@ -30,7 +30,7 @@ def saved() -> list[dict]:
     return out
 
 
-def test_measures(saved):
+def test_parity_and_speed_are_measured(saved):
     assert len(saved) == 1  # once a task
     found = saved[-1]["tasks"]["Hopper"]
     for name in ("float32", "float64"):
@@ -49,7 +49,7 @@ def test_measures(saved):
         assert found["step"]["kernel_ms"] > 0 and 0 < found["step"]["registers"] <= 255 and found["step"]["blocks"] >= 8
 
 
-def test_page(saved):
+def test_the_page_shows_what_was_measured(saved):
     results = json.loads(json.dumps(saved[-1]))
     found = results["tasks"]["Hopper"]
     rate = {"median": 1e4, "min": 9e3, "max": 2e4}

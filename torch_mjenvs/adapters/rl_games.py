@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
+from ..checks import as_seed
 from ..envs.episode_log import EpisodeMeans
 from .common import Groups, bare, check, check_bounded
 
@@ -82,7 +83,7 @@ class RlGamesVecEnv(IVecEnv):
 
     def seed(self, seed: int) -> None:
         """Make the next reset use this seed."""
-        self._seed = seed
+        self._seed = None if seed is None else as_seed(seed)
 
     def reset(self) -> Any:
         """Start new episodes in all worlds, and return their observations (N, D), float32."""

@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorRewardWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
+from ..checks import as_seed
 from ..envs.contract import COMPUTE_REWARD
 from ..envs.entries import SUCCESS, chosen_info
 from ..envs.layers import layers
@@ -89,6 +90,11 @@ class SB3VecEnv(VecEnv):
         """Return observations as NumPy arrays, by name if they have names; of groups, what the policy sees."""
         rows: torch.Tensor = self._parts.join(obs[POLICY] if self._group else obs)
         return in_dtypes_of(self.observation_space, self._shown.split(rows.cpu().numpy()))
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Have world i start from seed + i at the next reset; None draws a seed. Raises TypeError or ValueError."""
+        found: list[int | None] = super().seed(None if seed is None else as_seed(seed))
+        return found
 
     def reset(self) -> Any:
         """Start new episodes in all worlds, and return their observations, (N, D) or by name."""

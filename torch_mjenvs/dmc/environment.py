@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dm_env
@@ -12,6 +13,7 @@ from dm_env import specs
 
 from ..checks import as_tensor
 from ..envs.camera import Camera
+from ..envs.frames import drawing_of
 from ..envs.vector_env import TorchVectorEnv
 
 FLAT = "observations"  # the name of an observation in one row, as in dm_control
@@ -29,10 +31,15 @@ class SuiteEnvironment(dm_env.Environment):
     def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool):
         self._env, self._seed, self._batched = env, seed, batched
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
+        self._drawings: dict[tuple[tuple[int, int], int, str], Callable[[], np.ndarray]] = {}  # by size, camera, output
         self._bad = np.zeros(env.num_envs, bool)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._env!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for `copy.deepcopy` and pickle: pictures are drawn by kernels, which cannot be copied."""
+        return vars(self) | {"_drawings": {}}
 
     @property
     def env(self) -> TorchVectorEnv:
@@ -99,17 +106,33 @@ class SuiteEnvironment(dm_env.Environment):
         """An object with dm_control's `physics.render`, for agents that learn from pictures."""
         return Physics(self)
 
-    def render(self, height: int = 240, width: int = 320, camera_id: int | str = -1) -> np.ndarray:
+    def render(
+        self,
+        height: int = 240,
+        width: int = 320,
+        camera_id: int | str = -1,
+        *,
+        depth: bool = False,
+        segmentation: bool = False,
+    ) -> np.ndarray:
         """Draw every world as dm_control's `physics.render` does: (N, height, width, 3) bytes.
 
-        Without `num_envs`, (height, width, 3). `camera_id` is the number or name of a camera of the model, or -1 for
-        the free one. Raises ValueError for an unknown camera; RuntimeError, which says what to do, if there is no
-        OpenGL and rays cannot draw the model.
+        With `depth`, (N, height, width) metres, at most where drawing ends (visual/map/zfar); with `segmentation`, (N,
+        height, width, 2) int32, the number of what is seen and its type, -1 where there is nothing. Both are drawn by
+        rays, without OpenGL. Without `num_envs` there is no axis of worlds.
+        `camera_id` is the number or name of a camera of the model, or -1 for the free one.
+
+        Raises ValueError for an unknown camera, or for both depth and segmentation; RuntimeError, which says what to
+        do, if there is no OpenGL and rays cannot draw the model; `UnsupportedModel` if rays alone are to.
         """
         model = self._env.model
+        if depth and segmentation:
+            raise ValueError("draw depth and segmentation one after the other: give one of them")
         number = camera_id if isinstance(camera_id, int) else named_camera(model, camera_id)
         if not -1 <= number < model.ncam:
             raise ValueError(f"the model has no camera {number}: it has {model.ncam}, and -1 is the free one")
+        if depth or segmentation:
+            return self._by_rays((width, height), number, "depth" if depth else "segmentation")
         if (height, width) not in self._cameras:
             free = mujoco.MjvCamera()
             mujoco.mjv_defaultFreeCamera(model, free)
@@ -120,6 +143,11 @@ class SuiteEnvironment(dm_env.Environment):
             )  # fmt: skip
         frames = [self._cameras[height, width].frame(i, number) for i in range(self._env.num_envs)]
         return np.stack(frames) if self._batched else frames[0]
+
+    def _by_rays(self, size: tuple[int, int], camera: int, output: str) -> np.ndarray:
+        if (size, camera, output) not in self._drawings:
+            self._drawings[size, camera, output] = drawing_of(self._env.engine, size, camera, output)
+        return self._one(self._drawings[size, camera, output]())
 
     def control_timestep(self) -> float:
         """Return the seconds that a control step lasts."""

@@ -16,6 +16,8 @@ import mujoco
 import numpy as np
 from gymnasium import logger
 
+from ..checks import as_count
+from ..rendering.camera import camera_of
 from .engine import Engine
 from .frames import OUTPUTS, Frames, UnsupportedModel
 from .tasks.base import HELD
@@ -53,13 +55,18 @@ class Camera:
 
     If OpenGL is missing, frames are drawn by rays, as by `Simulation.render`, and a warning says so once.
 
-    Raises ValueError for an unknown mode, or for both camera_id and camera_name.
+    Raises ValueError for an unknown mode or camera, a size that is none, or for both camera_id and camera_name.
     """
 
     def __init__(self, engine: Engine, mode: str | None, modes: Sequence[str], width: int, height: int, **options: Any):
         self._made = (engine, mode, tuple(modes), width, height), dict(options)
         if mode is not None and mode not in modes:
             raise ValueError(f"render_mode must be one of {list(modes)} or None, not {mode!r}")
+        for name, size in (("width", width), ("height", height)):
+            as_count(name, size)
+        for camera in (options["camera_id"], options["camera_name"]):
+            if camera is not None:  # Gymnasium takes an unknown name for the free camera
+                camera_of(engine.mjmodel, camera)
         self.engine, self.mode = engine, mode
         self.renderer: Any = None
         self._drawn = False
@@ -210,9 +217,15 @@ class Camera:
 
 
 def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, ...]:
-    """Return the worlds to be drawn: those given, else all. Raises ValueError for one that does not exist."""
-    worlds = tuple(range(num_envs) if render_worlds is None else render_worlds)
-    if not all(0 <= operator.index(i) < num_envs for i in worlds):
+    """Return the worlds to be drawn: those given, else all.
+
+    Raises ValueError for one that does not exist, TypeError for what is no list of numbers.
+    """
+    try:
+        worlds = tuple(map(operator.index, range(num_envs) if render_worlds is None else render_worlds))
+    except TypeError:
+        raise TypeError(f"render_worlds must be numbers of worlds, such as [0, 5], not {render_worlds!r}") from None
+    if not all(0 <= i < num_envs for i in worlds):
         raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {worlds}")
     return worlds
 

@@ -266,10 +266,15 @@ class Contract:
             pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
         return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
-    def substep_control(self, world: World, targets: list[Scalar]) -> list[Scalar]:
-        """Return ctrl (nu) for a substep."""
+    def substep_control(self, world: World, targets: list[Scalar]) -> tuple[list[Scalar], Held]:
+        """Return ctrl (nu) for a substep, and inputs to be kept."""
         returned = self.call("substep_control", world, targets)
-        return self.numbers("substep_control", returned, "ctrl", self.model.nu)
+        control = returned if isinstance(returned, Control) else Control(returned)
+        for name in ("qfrc_applied", "xfrc_applied", "qvel"):
+            if getattr(control, name):
+                raise self.error("substep_control", ValueError, f"gave {name}, which `control` gives, for all substeps")
+        ctrl = self.numbers("substep_control", control.ctrl, "ctrl", self.model.nu)
+        return ctrl, self.held("substep_control", control)
 
     @property
     def controls(self) -> bool:
@@ -524,7 +529,7 @@ class Contract:
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
         """Make an exception whose text begins with the task's function and its line."""
-        code = getattr(getattr(self.task, function), "__code__", None)
+        code = getattr(getattr(self.task, function, None), "__code__", None)  # "world.at" is none of the task's
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 

@@ -142,7 +142,7 @@ class Engine(Varied):
         if not isinstance(loaded, mujoco.MjModel):
             also = ": an MjSpec becomes one by its compile()" if isinstance(loaded, mujoco.MjSpec) else ""
             raise TypeError(f"{type(task).__name__}.load must give a mujoco.MjModel, not {type(loaded).__name__}{also}")
-        self.mjmodel, self.model = model_view(loaded), load(loaded)
+        self.model = load(loaded)
         # A copy, so that a copy of this engine runs the same task even if the user has changed theirs since.
         self._arguments["task"] = copy_of(task)
         # Kernels of our own tasks may be traced later, so they need a copy; a user's task is traced completely now.
@@ -153,6 +153,7 @@ class Engine(Varied):
             traced, self.model, dtype, self.mode, max_episode_steps, shows_end=self.shows_end, **varied
         )
         self.layout = episode.layout
+        self.mjmodel = model_view(loaded, self.layout.params.names if self.layout.params else ())
         bytes_each = launch.bytes_a_world(self.layout.buffers(), dtype) + SEEDING_BYTES
         check_memory("num_envs", num_envs, bytes_each, self.device)
         self._episode = episode
@@ -278,7 +279,7 @@ class Engine(Varied):
         """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes the worlds."""
         widths = self.layout.memory
         found = dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
-        return fixed(found, "memory")
+        return fixed(found, "memory", "the task's memory() declares what a world remembers")
 
     @property
     def tables(self) -> dict[str, torch.Tensor]:
@@ -287,8 +288,8 @@ class Engine(Varied):
         What is written into them counts from the next step or reset on, without a rebuild. They have no gradients, and
         are no part of `state_dict`.
         """
-        shapes = self.layout.tables
-        return fixed({name: self.buffers[TABLE + name].view(shape) for name, shape in shapes.items()}, "tables")
+        found = {name: self.buffers[TABLE + name].view(shape) for name, shape in self.layout.tables.items()}
+        return fixed(found, "tables", "the task's tables() gives them")
 
     @property
     def info(self) -> dict[str, torch.Tensor]:
@@ -314,6 +315,10 @@ class Engine(Varied):
         """Return the first row of each entry of info in its buffer."""
         widths = [max(1, width) for width in self.layout.info.values()]
         return dict(zip(self.layout.info, itertools.accumulate([0, *widths]), strict=False))
+
+    @property
+    def _count(self) -> int:
+        return self.num_envs
 
     @property
     def _loaded(self) -> mujoco.MjModel:

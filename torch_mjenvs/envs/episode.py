@@ -36,7 +36,7 @@ from .layout import TABLE, BufferLayout, size_of
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
-from .tasks.base import HELD, Task, World
+from .tasks.base import HELD, Start, Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -292,24 +292,17 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act, self.tables, self, kept)
 
-    def put(
-        self,
-        world: World,
-        qpos: list[Scalar],
-        qvel: list[Scalar],
-        act: list[Scalar] | None,
-        parameters: Mapping[str, Any] | None = None,
-    ) -> World:
+    def put(self, world: World, start: Start) -> World:
         """Return this world in another state, as `World.at` does."""
-        if parameters:
-            given = Contract(self.task, (self.params or self).model).parameters("reset", parameters)
-            return self.with_parameters(given).put(world, qpos, qvel, act)
-        m, act = self.model, [0.0] * self.model.na if act is None else act
-        for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
+        if start.parameters:
+            given = Contract(self.task, (self.params or self).model).parameters("world.at", start.parameters)
+            return self.with_parameters(given).put(world, replace(start, parameters={}))
+        m, act = self.model, [0.0] * self.model.na if start.act is None else start.act
+        for name, x, n in (("qpos", start.qpos, m.nq), ("qvel", start.qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
                 raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
-        kept = self.begun_anew(world._kept)
-        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng, kept))
+        kept = self.with_held(self.begun_anew(world._kept), self.contract.held("world.at", start))
+        found: World = copy_for_task(self.world_at(list(start.qpos), list(start.qvel), list(act), world.rng, kept))
         return replace(found, memory=world.memory)
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World:
@@ -318,7 +311,7 @@ class Episode:
         begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
         pushes = self.held_by_name(self.begun_anew(world._kept))
         end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision, **pushes)
-        return self.put(world, end.qpos, end.qvel, end.act)
+        return self.put(world, Start(end.qpos, end.qvel, end.act))
 
     def before_first(self, rng: Random) -> World:
         """Return a world before its first episode: at qpos0, at rest, with the memory that the task declares."""
@@ -400,15 +393,17 @@ class Episode:
         kept = self.with_held(old.kept, held)
         by_physics = {name: x for name, x in self.kept_by_name(kept).items() if name in m.kept0}
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=by_physics)
-        pushes = dict(pushes) | self.held_by_name(kept)
+        pushes, inputs = dict(pushes), self.held_by_name(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
         kicked = replace(kicked, qpos=pushes.pop("qpos", kicked.qpos))
+        n = self.task.frame_skip
         if self.contract.has_substeps:
-            control = self.in_substeps(before, ctrl, kept)
-            moved, ctrl = controlled_steps(m, kicked, control, self.task.frame_skip, self.precision, **pushes)
+            control = self.in_substeps(before, ctrl)
+            moved, ctrl, inputs = controlled_steps(m, kicked, control, inputs, n, self.precision, **pushes)
+            bad = (*bad, is_bad(self.flat_inputs(inputs)))
         else:
-            moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
+            moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
@@ -417,23 +412,23 @@ class Episode:
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
-            at = len(new.kept)
-            new.kept += choose_all(stopped, old.kept[at:], kept[at:])
+            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.flat_inputs(inputs))
             pushes |= self.held_by_name(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
         after = World(new.qpos, new.qvel, {}, data, before.rng, new.act, self.tables, self, new.kept)
         return new, after, stopped
 
     def in_substeps(
-        self, before: World, targets: list[Scalar], kept: list[Scalar]
-    ) -> Callable[[Any, State], list[Scalar]]:
-        """Return what computes the ctrl of a substep from its number and the state at which it begins."""
+        self, before: World, targets: list[Scalar]
+    ) -> Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any]]]:
+        """Return what computes the ctrl and the inputs of a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
-        def control(i: Any, state: State) -> list[Scalar]:
-            own = [x for name in self.model.kept0 for x in state.kept[name]] + kept[len(flat(self.model.kept0)) :]
-            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), own)
-            return self.contract.substep_control(replace(world, memory=before.memory), targets)
+        def control(i: Any, state: State, inputs: dict[str, Any]) -> tuple[list[Scalar], dict[str, Any]]:
+            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(inputs)
+            world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
+            ctrl, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
+            return ctrl, self.held_by_name(self.with_held(kept, held))
 
         return control
 
@@ -482,6 +477,10 @@ class Episode:
     def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
         """Return the inputs among what a world keeps as the physics takes them; none if nothing is given."""
         return {name: x for name, x in self.kept_by_name(kept).items() if name in self.held} if kept else {}
+
+    def flat_inputs(self, inputs: Mapping[str, Any]) -> list[Scalar]:
+        """Return the inputs of `held_by_name` as a world keeps them."""
+        return leaves([inputs[name] for name in self.held])
 
     def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
         """Convert `WorldState.kept`, a list, to fields by name, nested as the physics takes them."""

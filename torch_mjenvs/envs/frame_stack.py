@@ -21,15 +21,16 @@ FREE = 2  # blocks of memory that are kept while nobody uses them
 class FrameStack:
     """The last `count` pictures of each world, one behind the other in the channels, the newest last.
 
-    newest: the pictures drawn last, (worlds, pixels), one number per pixel: int32, red + 256 green + 65536 blue, or a
-    distance. A kernel goes through memory once: it shifts the newest into each stack, and on CPUs also writes the copy
-    that the user gets. A lane is four pixels, whose colours fill whole words of 32 bits, or one distance.
+    newest: the pictures drawn last, (worlds, pixels, numbers): if they are colours one int32, red + 256 green + 65536
+    blue, otherwise as many as the user gets, such as a distance. A kernel goes through memory once: it shifts the
+    newest into each stack, and on CPUs also writes the copy that the user gets. A lane is a pixel, or four of colours,
+    which fill whole words of 32 bits.
     """
 
-    def __init__(self, newest: torch.Tensor, height: int, width: int, count: int):
-        self._newest, self._count = newest, count
-        self._colours = newest.dtype == torch.int32
-        kind, group, channels = ("i", 4, 3) if self._colours else ("f", 1, 1)
+    def __init__(self, newest: torch.Tensor, height: int, width: int, count: int, colours: bool):
+        self._newest, self._count, self._colours = newest, count, colours
+        kind = "i" if newest.dtype == torch.int32 else "f"
+        group, channels = (4, 3) if colours else (newest.shape[-1], newest.shape[-1])
         self.shape = len(newest), height, width, channels * count
         lanes, device = -(-newest.numel() // group), newest.device
         buffers = [Buffer("newest", group, kind, rows=True), Buffer("stacks", channels * count, kind, rows=True)]
@@ -48,7 +49,7 @@ class FrameStack:
 
     @property
     def frames(self) -> torch.Tensor:
-        """The stacks, (worlds, height, width, channels), uint8 or distances, at a fixed address."""
+        """The stacks, (worlds, height, width, channels), uint8 or numbers, at a fixed address."""
         return self._as_pictures(self._stacks)
 
     @property
@@ -57,9 +58,9 @@ class FrameStack:
         return self.pictures(self._newest)
 
     def pictures(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Return numbers, (worlds, pixels) as they are drawn, as pictures (worlds, height, width, channels)."""
-        numbers = numbers.unflatten(1, self.shape[1:3]).unsqueeze(-1)
-        return numbers.view(torch.uint8)[..., :3] if self._colours else numbers
+        """Return numbers as they are drawn, (worlds, pixels, numbers), as (worlds, height, width, channels)."""
+        numbers = numbers.unflatten(1, self.shape[1:3])
+        return numbers[..., 0].unsqueeze(-1).view(torch.uint8)[..., :3] if self._colours else numbers
 
     def filled(self, pictures: torch.Tensor) -> torch.Tensor:
         """Return stacks filled with these pictures, each repeated."""
@@ -103,8 +104,8 @@ def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         old, new = b["stacks"], b["newest"]
-        if len(new) == 1:
-            moved = [*old[1:], *new]
+        if len(new) < 4:  # no colours
+            moved = [*old[len(new) :], *new]
         else:
             row, ends = 3 * count, 3 * (count - 1)  # bytes of a pixel in a stack, and where its newest picture's begin
             pixels = [divmod(k, row) for k in range(len(new) * row)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
+from ..checks import as_count
 from ..physics.model.model import Model, UnsupportedModel
 from ..rendering.camera import which
 from ..rendering.parameters import load
 from .engine import Engine
+from .model_view import drawn_by_rays
 from .pixels import picture_of
 
-__all__ = ["OUTPUTS", "Frames", "UnsupportedModel"]
+__all__ = ["OUTPUTS", "Frames", "UnsupportedModel", "drawing_of"]
 
 OUTPUTS = {"rgb_array": ("rgb",), "depth_array": ("depth",), "rgbd_tuple": ("rgb", "depth")}
 
@@ -30,6 +33,7 @@ class Frames:
         self._engine, self._size = engine, size
         self._model: Model = load(engine.mjmodel)
         self._free = _free_camera(engine, config)
+        drawn_by_rays(engine.mjmodel)
         self._pictures: dict[Any, Any] = {}
         self._world = torch.zeros(1, dtype=torch.int64, device=engine.device)
 
@@ -56,6 +60,25 @@ class Frames:
             found["depth"] = ((1.0 - near / found["depth"]) * (far / (far - near))).astype(np.float32)
         frames = tuple(found[name] for name in outputs)
         return frames if len(frames) > 1 else frames[0]
+
+
+def drawing_of(engine: Engine, size: tuple[int, int], camera: int, output: str) -> Callable[[], np.ndarray]:
+    """Return a function that draws every world of an engine by rays: "rgb", "depth" in metres or "segmentation".
+
+    size: width and height. The model is `engine.mjmodel` as it is now. Raises `UnsupportedModel` for what rays do not
+    draw.
+    """
+    for name, x in zip(("width", "height"), size, strict=True):
+        as_count(name, x)
+    picture = picture_of(engine, load(engine.mjmodel), camera, size, (output,), None)
+    drawn_by_rays(engine.mjmodel)
+
+    def draw() -> np.ndarray:
+        engine._follow()
+        picture.draw()
+        return picture.tensors[output].cpu().numpy().copy()
+
+    return draw
 
 
 def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 Shape = tuple[int, ...]
@@ -41,7 +42,7 @@ class Parts:
         return _split(self.shapes, rows, 0)[0] if self.named else rows
 
     def join(self, tree: Tree) -> Any:
-        """Return rows (..., size) made of tensors (..., *shape) by name: the inverse of `split`.
+        """Return rows (..., size) made of tensors or arrays (..., *shape) by name: the inverse of `split`.
 
         A dict may be given as its rows. Names that are not in `shapes` are ignored. Raises ValueError if one is
         missing.
@@ -49,7 +50,9 @@ class Parts:
         if not self.named:
             return tree
         rows = _rows(self.shapes, tree)
-        return rows[0] if len(rows) == 1 else torch.cat(rows, -1)
+        if len(rows) == 1:
+            return rows[0]
+        return torch.cat(rows, -1) if isinstance(rows[0], torch.Tensor) else np.concatenate(rows, -1)
 
     def columns(self, names: Sequence[str]) -> list[int]:
         """Return the columns of these parts in a row, one part after the other, in the order of `names`."""
@@ -71,8 +74,9 @@ def _split(shapes: Tree, rows: Any, at: int) -> tuple[Tree, int]:
     return out, at
 
 
-def _rows(shapes: Tree, tree: Tree) -> list[torch.Tensor]:
+def _rows(shapes: Tree, tree: Tree) -> list[Any]:
     if not isinstance(tree, Mapping):
+        tree = tree if isinstance(tree, torch.Tensor) else np.asarray(tree)
         shape = (sum(map(math.prod, leaves(shapes))),) if isinstance(shapes, Mapping) else shapes
         lead = tree.shape[: max(0, tree.ndim - len(shape))]
         if tree.shape != (*lead, *shape):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box
 
-from ..checks import as_count, check_memory
+from ..checks import as_count, check_field, check_memory
 from ..compiler import launch
 from ..compiler.program import Buffer
 from ..physics.model.data import Data
@@ -24,9 +24,10 @@ from .engine import Engine
 from .episode import is_known
 from .frame_stack import FrameStack
 from .layout import size_of
+from .model_view import drawn_by_rays
 from .tasks.base import Shown, Task
 
-CHANNELS = {"rgb": 3, "depth": 1}
+CHANNELS = {"rgb": 3, "depth": 1, "segmentation": 2}
 SHARE, MANY = 16, 4  # worlds that begin an episode are drawn in groups of 1/16 of all worlds, up to 4 of these
 
 
@@ -37,7 +38,7 @@ class PixelOptions:
     width, height: of a picture, in pixels.
     camera: a number or name of a camera of the model, -1 for the free one that looks at the whole model, a
         `mujoco.MjvCamera`, or None for the model's first camera, if it has one.
-    outputs: "rgb", uint8, or "depth", in metres.
+    outputs: "rgb", uint8; "depth", in metres; or "segmentation", int32, the number of what is seen and its type.
     stack: the number of pictures in an observation, one behind the other in the channels, the newest last. At the start
         of an episode all are its first picture.
     state: whether the observation also has the task's own.
@@ -62,6 +63,8 @@ class PixelOptions:
     def __post_init__(self) -> None:
         for name in ("width", "height", "stack", "action_repeat"):
             as_count(f"pixels: {name}", getattr(self, name))
+        for name in ("state", "channels_first"):
+            check_field(f"pixels: {name}", "bool", getattr(self, name))
         if self.outputs not in CHANNELS:
             raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
         if self.samples not in SAMPLES:
@@ -126,14 +129,16 @@ class Pixels:
         stacks = 5 if engine.shows_end else 3  # with those that users have and get next
         some = -(-n // SHARE) if engine.shows_end and device.type == "cpu" else 0
         held += held * some // n
-        check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
+        each = {"rgb": 1, "depth": dtype.itemsize, "segmentation": 4}[options.outputs]
+        check_memory("num_envs", n, held + stacks * row * each, device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
         how = options.effects, options.samples
         self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
         self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
         self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
-        newest = self._picture.numbers[options.outputs][0]
-        self.stack = FrameStack(newest, options.height, options.width, options.stack)
+        drawn_by_rays(engine.mjmodel)
+        newest = self._numbers(self._picture)
+        self.stack = FrameStack(newest, options.height, options.width, options.stack, options.outputs == "rgb")
         self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
 
     def repeat(self, left_out: torch.Tensor | None = None) -> None:
@@ -184,8 +189,12 @@ class Pixels:
                 self._some.copy_(part[:1].expand_as(self._some))
                 self._some[: len(part)] = part
                 self._take(picture=self._few)
-                self._put(part, self.stack.pictures(self._few.numbers[self.options.outputs][0])[: len(part)])
+                self._put(part, self.stack.pictures(self._numbers(self._few))[: len(part)])
         return final
+
+    def _numbers(self, picture: Picture) -> torch.Tensor:
+        """Return what a picture is drawn into, (worlds, pixels, numbers)."""
+        return picture.numbers[self.options.outputs].movedim(0, -1)
 
     def _take(self, prefix: str = "", picture: Picture | None = None) -> None:
         self.engine._follow()
@@ -219,6 +228,8 @@ class Pixels:
         """The space of one world's observation."""
         if self.options.outputs == "rgb":
             return Box(0, 255, self.options.shape, np.uint8)
+        if self.options.outputs == "segmentation":
+            return Box(-1, np.iinfo(np.int32).max, self.options.shape, np.int32)
         return Box(0.0, np.inf, self.options.shape, np.float32 if self.engine.dtype == torch.float32 else np.float64)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

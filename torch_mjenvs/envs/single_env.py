@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
+from .built import refuse_idle, refuse_initial
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
@@ -91,8 +92,6 @@ class TorchEnv(gymnasium.Env):
         self.observation_space, self.action_space = observation_space(engine, self._parts), action_space(engine)
         self._ready = self._closed = False
         self._data: DataView | None = None
-        self.frame_skip = engine.task.frame_skip
-        self.init_qpos, self.init_qvel = np.array(engine.model.qpos0), np.zeros(engine.model.nv)
         self._values = engine.buffers["info"][:, :1]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,8 +99,8 @@ class TorchEnv(gymnasium.Env):
         return {name: x for name, x in vars(self).items() if name not in ("model", "_values")} | {"_data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.model, self._values = self.engine.mjmodel, self.engine.buffers["info"][:, :1]
+        engine = state["engine"]
+        vars(self).update(state, model=engine.mjmodel, _values=engine.buffers["info"][:, :1])
 
     def __repr__(self) -> str:
         name = self.spec.id if self.spec else type(self.engine.task).__name__
@@ -115,6 +114,25 @@ class TorchEnv(gymnasium.Env):
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
         self._spec = telling(spec)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_idle(self, name)
+        super().__setattr__(name, value)
+
+    @property
+    def frame_skip(self) -> int:
+        """The number of steps of physics in a step."""
+        return self.engine.task.frame_skip
+
+    @property
+    def init_qpos(self) -> np.ndarray:
+        """The positions (nq,) of the model as loaded; read only."""
+        return read_only(np.array(self.engine.model.qpos0), "init_qpos", refuse_initial)
+
+    @property
+    def init_qvel(self) -> np.ndarray:
+        """Velocities (nv,) of 0; read only."""
+        return read_only(np.zeros(self.engine.model.nv), "init_qvel", refuse_initial)
 
     @property
     def qpos(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import mujoco
 import numpy as np
 import torch
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Composite, Unbounded
@@ -159,6 +160,7 @@ class TorchRLEnv(EnvBase):
         self._parts = _keyed(engine.layout.observation.parts(form))
         self._pixels = None if pictures is None else Pixels(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
+        self._begun = False  # whether the worlds are known to have begun an episode
         self._info_keys = chosen_info(info_keys, {*engine.layout.info, BAD_STATE})
         self._refuse_taken()
         self._one_picture, self._worlds = render_worlds is not None, as_worlds(render_worlds, num_envs)
@@ -216,6 +218,10 @@ class TorchRLEnv(EnvBase):
     @exclusive
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         engine = self.engine
+        if not self._begun and not torch.compiler.is_compiling():
+            if (engine.episode < 1).any():
+                raise ResetNeeded("call reset() before the first step")
+            self._begun = True  # so that later steps do not wait for the device
         chosen = self._chosen(tensordict)
         left_out = None if chosen is None else ~chosen
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
@@ -266,6 +272,8 @@ class TorchRLEnv(EnvBase):
             self._put(tensordict if state is None else state, mask)
         else:
             self.engine.reset(mask)
+            if mask is None and not torch.compiler.is_compiling():
+                self._begun = True
         return self._after_reset(mask)
 
     def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
@@ -344,9 +352,11 @@ class TorchRLEnv(EnvBase):
 
     @exclusive
     def get_state(self) -> TensorDict:
-        """Return a copy of the state of all episodes: `reset(state, set_state=True)` continues exactly from there.
+        """Return a copy of the state of all episodes, from which `reset(state, set_state=True)` continues exactly.
 
-        It does not contain the random streams that later episodes draw from; `engine.state_dict()` does.
+        It is (N, ...) by the engine's names: qpos, qvel, elapsed_steps, obs and, if there are any, act, memory, params
+        and others. It does not contain the random streams that later episodes draw from, which `engine.state_dict()`
+        does, nor earlier pictures: a stack of these is filled with the state's own.
         """
         state = self.engine.state_dict()
         return TensorDict({name: state[name] for name in STATE if name in state}, self.batch_size, device=self.device)

@@ -22,7 +22,8 @@ from gymnasium.vector.utils import batch_space
 from torch.autograd.graph import increment_version
 
 from ..calls import exclusive, lasting
-from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_memory, check_state
+from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_field, check_memory, check_state
+from .built import refuse_idle
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
@@ -142,6 +143,7 @@ class TorchVectorEnv(VectorEnv):
             vary=vary,
             shows_end=pictures is not None,
         )
+        check_field("copy", "bool", copy)
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
         if copy:  # a loop still holds a step's outputs when the next step allocates its own
             check_memory("num_envs", self.num_envs, 2 * engine.output_bytes // self.num_envs, self.device)
@@ -168,6 +170,10 @@ class TorchVectorEnv(VectorEnv):
         name = self.spec.id if self.spec else type(self.engine.task).__name__
         return f"{type(self).__name__}({name}, num_envs={self.num_envs}, device={self.device}, dtype={self.dtype})"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_idle(self, name)
+        super().__setattr__(name, value)
+
     def _observation_space(self) -> gymnasium.Space[Any]:
         state = observation_space(self.engine, self._parts)
         if self._pixels is None:
@@ -180,8 +186,7 @@ class TorchVectorEnv(VectorEnv):
         return {name: x for name, x in vars(self).items() if name not in ("model", "_mask_views", "_no_world")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.model = self.engine.mjmodel
+        vars(self).update(state, model=state["engine"].mjmodel)
         self._prepare()
         self._ready = state["_ready"]
 
@@ -277,10 +282,10 @@ class TorchVectorEnv(VectorEnv):
         The mask is a tensor, a NumPy array or a list. Returns the observation (N, D) of all worlds, and info. Only
         worlds that are reset are seeded.
 
-        Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that is
-        not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very first reset leaves
-        worlds out; nothing has changed then. A mask on a GPU without any True is accepted, and resets no world, since
-        checking would wait for the device.
+        Raises ValueError for a list of seeds of another length, a mask without any True or other options, TypeError for
+        a mask that is not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very
+        first reset leaves worlds out; nothing has changed then. A mask on a GPU without any True is accepted, and
+        resets no world, since checking would wait for the device.
         """
         if self.closed:
             self._refuse()
@@ -288,6 +293,9 @@ class TorchVectorEnv(VectorEnv):
             refuse_wrappers_in_numpy()
         engine = self.engine
         chosen = as_options(options)
+        for name in chosen:
+            if name != "reset_mask":
+                raise ValueError(f"options has no {name!r}: the only one is 'reset_mask', the worlds to be reset")
         mask = self._reset_mask(chosen["reset_mask"]) if "reset_mask" in chosen else None
         if mask is not None and not self._ready and not bool(mask.all()):
             raise ResetNeeded("the first reset must be of every world")

@@ -345,6 +345,10 @@ class Simulation(Varied):
             raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
 
     @property
+    def _count(self) -> int:
+        return self.num_worlds
+
+    @property
     def _loaded(self) -> mujoco.MjModel:
         return self._mjmodel
 

@@ -92,21 +92,26 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
 def controlled_steps(
     m: Model,
     state: State,
-    control: Callable[[Any, State], list[Scalar]],
+    control: Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any]]],
+    inputs: dict[str, Any],
     n: int,
     precision: Precision = DOUBLE,
     **pushes: Any,
-) -> tuple[State, list[Scalar]]:
-    """Return the state after n steps, and the ctrl of the last one. control(i, state) gives that of step i."""
+) -> tuple[State, list[Scalar], dict[str, Any]]:
+    """Return the state after n steps, and the ctrl and the inputs of the last one.
+
+    control(i, state, inputs) gives those of step i, from the state and the inputs before it.
+    """
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
-        ctrl = control(i, carry["state"])
-        return {"state": step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **pushes), "ctrl": ctrl}
+        ctrl, inputs = control(i, carry["state"], carry["inputs"])
+        state = step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **pushes, **inputs)
+        return {"state": state, "ctrl": ctrl, "inputs": inputs}
 
     begun = replace(state, kept=_kept(m, state)).unmoved(m.nbody)
-    ended = repeat(n, body, {"state": begun, "ctrl": [0.0] * m.nu})
-    return ended["state"], ended["ctrl"]
+    ended = repeat(n, body, {"state": begun, "ctrl": [0.0] * m.nu, "inputs": inputs})
+    return ended["state"], ended["ctrl"], ended["inputs"]
 
 
 def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:

@@ -117,13 +117,19 @@ class Varied:
         raise NotImplementedError
 
     @property
+    def _count(self) -> int:
+        """The number of worlds."""
+        raise NotImplementedError
+
+    @property
     def params(self) -> dict[str, torch.Tensor]:
         """The parameters that vary, by name: (N, ...), at fixed addresses.
 
         After they were written into, the next call updates what mj_setConst derives from them; but not in code that
         torch compiles, nor in a CUDA graph: call `set_const` there.
         """
-        return fixed(self._params.views if self._params else {}, "params")
+        hint = "name what is to vary in vary= when making it"
+        return fixed(self._params.views if self._params else {}, "params", hint)
 
     @exclusive
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
@@ -162,10 +168,10 @@ class Varied:
         Numbers that are still the model's own have all of its digits, not only those of float32. Directions may have
         any length here; in MuJoCo, and in what this returns, they have unit length.
         """
+        if not 0 <= operator.index(world) < self._count:
+            raise IndexError(f"there are worlds 0 to {self._count - 1}, not {world}")
         if not self._params:
             return {}
-        if not 0 <= operator.index(world) < self._params.num_worlds:
-            raise IndexError(f"there are worlds 0 to {self._params.num_worlds - 1}, not {world}")
         columns, own = self._params.columns, {name: x[world] for name, x in self.params.items()}
         usual = torch.tensor(columns.nominal(), dtype=torch.float64)
         fields = {}

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
+from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -67,15 +68,27 @@ class World:
         qvel: Sequence[Scalar] | None = None,
         act: Sequence[Scalar] | None = None,
         parameters: Mapping[str, Any] | None = None,
+        *,
+        mocap_pos: Mapping[str, Sequence[Scalar]] | None = None,
+        mocap_quat: Mapping[str, Sequence[Scalar]] | None = None,
+        eq_active: Mapping[str | int, Scalar | Mask] | None = None,
     ) -> World:
         """Return this world in another state: qpos (nq), qvel (nv) and act (na); the latter two are 0 by default.
 
         Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only the fields that are read are
         computed. `parameters` replaces some of the model's varying parameters, by name and nested as in `m`.
+        `mocap_pos`, `mocap_quat` and `eq_active`: as in `Start`; what they leave out is as in this world.
         """
-        still: Sequence[Scalar] = [0.0] * len(self.qvel)
-        given = [*qpos], [*(still if qvel is None else qvel)], None if act is None else [*act]
-        return self._has_physics().put(self, *given, parameters)
+        start = Start(
+            [*qpos],
+            [0.0] * len(self.qvel) if qvel is None else [*qvel],
+            None if act is None else [*act],
+            parameters=parameters or {},
+            mocap_pos=mocap_pos or {},
+            mocap_quat=mocap_quat or {},
+            eq_active=eq_active or {},
+        )
+        return self._has_physics().put(self, start)
 
     def settled(self, substeps: int, ctrl: Sequence[Scalar] | None = None) -> World:
         """Return this world after this many substeps of physics under ctrl (nu), which is 0 by default."""
@@ -91,14 +104,7 @@ class World:
 class Physics(Protocol):
     """The physics by which a world finds its other states."""
 
-    def put(
-        self,
-        world: World,
-        qpos: list[Scalar],
-        qvel: list[Scalar],
-        act: list[Scalar] | None,
-        parameters: Mapping[str, Any] | None,
-    ) -> World: ...
+    def put(self, world: World, start: Start) -> World: ...
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World: ...
 
@@ -287,7 +293,12 @@ class Task:
         )
 
     def load(self) -> mujoco.MjModel:
-        """Load the MuJoCo model. Raises OSError if there is no such file."""
+        """Load the MuJoCo model. Raises OSError if there is no such file, ValueError if it is not MJCF."""
+        if not _is_mjcf_path(self.xml_file):
+            raise ValueError(
+                f"xml_file must be the path of an MJCF file, not {self.xml_file!r:.200}: to run an MjModel, a "
+                "compiled .mjb or an MJCF string, write a task whose load() returns the mujoco.MjModel"
+            )
         given = os.fspath(self.xml_file)
         try:
             return mujoco.MjModel.from_xml_path(expand_model_path(given))
@@ -378,12 +389,14 @@ class Task:
         """
         return action
 
-    def substep_control(self, m: Model, world: World, targets: list[Scalar]) -> Sequence[Scalar]:
+    def substep_control(self, m: Model, world: World, targets: list[Scalar]) -> Sequence[Scalar] | Control:
         """Return the model's ctrl (nu) for one substep: torques that follow what the robot does within the step.
 
         For controllers that run as often as the physics, such as operational space control. `targets` is what `control`
         returned as ctrl, of any length: it is called once, when the step begins. `world` is at the beginning of the
         substep, with `data` of that state, without actuation, and its `memory` is that of the step's beginning.
+
+        Return a `Control` to move mocap bodies in every substep, or to switch equality constraints.
         """
         return targets
 
@@ -405,6 +418,13 @@ class Task:
     def dt(self, m: Model) -> float:
         """Return the duration of an environment step in seconds."""
         return m.timestep * self.frame_skip
+
+
+def _is_mjcf_path(x: Any) -> bool:
+    """Return whether an `xml_file` may name an MJCF file. Compiled models are none: their numbers are not checked, and
+    files of policies, which may come from strangers, have an `xml_file` among their fields.
+    """
+    return isinstance(x, (str, os.PathLike)) and not os.fspath(x).lstrip().startswith("<") and Path(x).suffix != ".mjb"
 
 
 def _declared(of: Field[Any]) -> str:

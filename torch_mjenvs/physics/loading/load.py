@@ -39,7 +39,8 @@ def parse(model: mujoco.MjModel | str | os.PathLike[str]) -> mujoco.MjModel:
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return mujoco.MjModel.from_xml_string(model)
     if not isinstance(model, (str, os.PathLike)):
-        raise TypeError(f"a model is a mujoco.MjModel, an MJCF string or a path, not {type(model).__name__}")
+        also = ": an MjSpec becomes an MjModel by its compile()" if isinstance(model, mujoco.MjSpec) else ""
+        raise TypeError(f"a model is a mujoco.MjModel, an MJCF string or a path, not {type(model).__name__}{also}")
     path = Path(model).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {os.fspath(model)!r}")
