@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, two, worst
+from two_geoms import ROUND_AND_FLAT, beside_each_other, exactly, expected, found, on_each_other, poses, two, worst
 
 from benchmarks import gjk
 from torch_mjenvs.physics import UnsupportedModel, load
@@ -67,6 +67,20 @@ def test_ellipsoids_and_cylinders_touch_as_in_mujoco_at_its_sharpest(pair, apart
     assert np.median(errors[:, 0]) < 1e-12
     # deep inside of each other 35 steps are too few to tell which of two ways out is the shorter
     assert (errors[:, 0] < 1e-3).all()
+
+
+@pytest.mark.parametrize("pair", [("cylinder", "cylinder"), ("cylinder", "box")], ids=str)
+@pytest.mark.parametrize("tilt", [1e-2, 1e-3])
+def test_a_cylinder_beside_an_edge_that_is_almost_parallel_touches_as_in_mujoco_at_its_sharpest(pair, tilt):
+    """As cans and boxes do that stand on a table."""
+    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]))
+    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-12
+    states = beside_each_other(150, tilt)
+    got, want = found(mjm, states), expected(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want] and sum(map(len, got)) > 20
+    errors = np.abs([g[0] - w[0] for g, w in zip(got, want, strict=True) if g])
+    assert (errors[:, 0] < 2e-10).mean() > 0.98
 
 
 @pytest.mark.parametrize("pair", [("ellipsoid", "ellipsoid"), ("cylinder", "cylinder"), ("ellipsoid", "cylinder")])
