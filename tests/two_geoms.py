@@ -97,3 +97,18 @@ def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarra
         mujoco.mju_mulQuat(tilted, upright, turn)
         states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
     return np.array(states)
+
+
+def beside_each_other(n: int, tilt: float) -> np.ndarray:
+    """The second geom beside the first, turned about the vertical, and tilted by up to this many radians."""
+    rng, states = np.random.default_rng(0), []
+    for _ in range(n):
+        turn, upright, tilted = (np.zeros(4) for _ in range(3))
+        mujoco.mju_axisAngle2Quat(turn, np.array([0, 0, 1.0]), rng.uniform(0, 2 * np.pi))
+        axis = rng.normal(size=3)
+        mujoco.mju_axisAngle2Quat(upright, axis / np.linalg.norm(axis), tilt * rng.uniform(0.1, 1))
+        mujoco.mju_mulQuat(tilted, upright, turn)
+        angle, apart = rng.uniform(0, 2 * np.pi), rng.uniform(0.18, 0.24)
+        at = [apart * np.cos(angle), apart * np.sin(angle), rng.uniform(-0.3, 0.3)]
+        states.append([0, 0, 0, 1, 0, 0, 0, *at, *tilted])
+    return np.array(states)

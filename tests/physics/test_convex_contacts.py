@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, two, worst
+from two_geoms import ROUND_AND_FLAT, beside_each_other, exactly, expected, found, on_each_other, poses, two, worst
 
 from benchmarks import gjk
 from torch_mjenvs.physics import UnsupportedModel, load
@@ -81,6 +81,20 @@ def test_ends_of_two_cylinders_deep_in_each_other_do_not_both_count_as_flat():
     ours = derive(load(mjm), d.qpos.tolist(), [0.0] * mjm.nv, None, [])
     dist = min(float(c.dist) for candidate in ours.candidates for c in candidate.contacts())
     assert d.contact.dist.min() < -0.14 and abs(dist - d.contact.dist.min()) < 1e-6
+
+
+@pytest.mark.parametrize("pair", [("cylinder", "cylinder"), ("cylinder", "box")], ids=str)
+@pytest.mark.parametrize("tilt", [1e-2, 1e-3])
+def test_a_cylinder_beside_an_edge_that_is_almost_parallel_touches_as_in_mujoco_at_its_sharpest(pair, tilt):
+    """As cans and boxes do that stand on a table."""
+    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]))
+    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-12
+    states = beside_each_other(150, tilt)
+    got, want = found(mjm, states), expected(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want] and sum(map(len, got)) > 20
+    errors = np.abs([g[0] - w[0] for g, w in zip(got, want, strict=True) if g])
+    assert (errors[:, 0] < 2e-10).mean() > 0.98
 
 
 @pytest.mark.parametrize("pair", [("ellipsoid", "ellipsoid"), ("cylinder", "cylinder"), ("ellipsoid", "cylinder")])

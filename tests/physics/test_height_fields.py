@@ -311,3 +311,15 @@ def test_in_float32_accelerations_are_mujocos_of_the_rounded_states():
         mujoco.mj_step(mjm, d, 60)
         states.append((d.qpos, d.qvel))
     oracle.compare_float32(Simulation(mjm, 8, dtype=torch.float32, outputs=("qacc",)), mjm, states)
+
+
+def test_capsules_deep_in_thin_ground_touch_where_mujoco_says():
+    """Its top and its base have parallel edges, whose faces are both a way out, of which one is not on the surface."""
+    mjm = terrain(free(ROUND["capsule"]), nrow=3, ncol=5, size="1 1.2 .3 .01")
+    mjm.hfield_data[:] = 0.0
+    states = poses(40, -0.1, 0.1)
+    got, want = found(mjm, states), exactly(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want]
+    rows = [np.array([x for xs in all_ for x in xs]) for all_ in (got, want)]
+    assert len(rows[0]) > 40
+    np.testing.assert_allclose(rows[0], rows[1], rtol=0, atol=1e-5)

@@ -187,7 +187,8 @@ def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarra
     """Find for each cell the points that may be the furthest in one of its directions, as far as neighbours tell.
 
     All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
-    further than its neighbours. So it is not p if a neighbour q is further along n by more than spread |q - p|.
+    further than its neighbours. So it is not p if a neighbour q is further along n by more than spread |q - p|. Points
+    of no face, which MuJoCo leaves out of faces that are almost flat, may be the furthest anywhere.
     """
     middles = cells.mean(1)
     middles /= np.linalg.norm(middles, axis=1, keepdims=True)
@@ -195,6 +196,7 @@ def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarra
     ends = np.array(sorted({(p, q) for face in mesh.faces for a, b in _sides(face.rim) for p, q in ((a, b), (b, a))}))
     if not len(ends):  # nothing is known of faces
         return [np.arange(len(points))] * len(cells)
+    faceless = np.setdiff1d(np.arange(len(points)), ends[:, 0])
     ways = points[ends[:, 1]] - points[ends[:, 0]]
     least = np.linalg.norm(ways, axis=1)
     known, starts = np.unique(ends[:, 0], return_index=True)
@@ -202,7 +204,7 @@ def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarra
     for k in range(0, len(cells), 64):  # not all at once, for memory
         further = ways @ middles[k : k + 64].T > least[:, None] * spread[k : k + 64] + SLACK * 1e-3
         never = np.logical_or.reduceat(further, starts)
-        found += [known[~column] for column in never.T]
+        found += [np.concatenate([known[~column], faceless]) for column in never.T]
     return found
 
 

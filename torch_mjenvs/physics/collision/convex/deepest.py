@@ -28,7 +28,8 @@ TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
 TETRAHEDRON = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))  # its faces' corners, seen from outside
 POINTS = 64.0  # more than a polytope has, so that an edge is one number
-ABOVE = 1e-10  # metres: a point this little above a face counts as on it
+ABOVE = 1e-13  # metres: a point this little above a face counts as on it
+TIE = 1e-4  # share of how far C reaches beyond the best face so far: a direction that is this little worse is as good
 
 
 def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
@@ -108,7 +109,8 @@ def _expand(
         abc, n, depth = face[:3], face[3:6], face[6]
         new = furthest(n)
         further = dot(n, new[:3])
-        better = logical_or(cornered, further < c["reach"])
+        # C reaches as far beyond parallel faces, of which the last one is on its surface.
+        better = logical_or(cornered, further < c["reach"] + TIE * (c["reach"] - c["depth"]))
         reach = select(better, further, c["reach"])
         outside, close = further < -(rest[0] + rest[1]), reach - depth < tolerance
         there = cornered if cornered is False else logical_and(cornered, known(new[6:]))

@@ -41,7 +41,7 @@ ENOUGH = 1e-8  # radians: after a turn that is smaller only rounding is left
 ROUNDING = 1e-5  # radians: smaller turns that no longer shrink are rounding; float32's are as large as this
 SETTLED = 1e-3  # radians: after a turn that is smaller it is known where along the edge the furthest point is
 ALONG = 0.9  # cosine to an end's normal from which on the end is tried
-PARALLEL = 1e-6  # the square of a sine below which two edges are one
+PARALLEL = 1e-11  # the square of a sine below which two edges are one
 WORSE = 1e-6  # metres: MuJoCo's tolerance; a contact that is found to be this much deeper is another one
 
 
@@ -172,14 +172,7 @@ def polished_spot(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
 
 def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
     """Return the normal to rounding, and where C is furthest along it. n: an approximate normal."""
-    along = [dot(edge.axis, n) for edge in s.edges]
-    cosines = [select(edge.half > 0.0, absolute(x), 1.0) for edge, x in zip(s.edges, along, strict=True)]
-    sides = []
-    for x, cosine in zip(along, cosines, strict=True):
-        nearer: Scalar = 0.0  # how many edges n is nearer to being level with; it can be level with two
-        for other in cosines:
-            nearer = nearer + select(other < cosine, 1.0, 0.0)
-        sides.append(select(logical_and(cosine < NEARLY, nearer < 1.5), 0.0, select(x >= 0.0, 1.0, -1.0)))
+    sides = _first_sides(s, n)
     flats = [_lies_flat(s, k, n, sides) for k in range(2)]
 
     def step(_: Any, c: dict[str, Any]) -> dict[str, Any]:
@@ -187,9 +180,14 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
         w = _furthest(s, levels.n, at)
         n, turned = _step(s, levels, at, w, last=False)
         slid, room = levels.slid(w)
+        beyond = [absolute(x) - most for x, most in zip(slid, room, strict=True)]
+        furthest: Scalar = 0.0
+        for out in beyond:
+            furthest = maximum(furthest, out)  # one edge leaves at a time
         new, moved = [], []
-        for edge, side, x, most in zip(s.edges, at.sides, slid, room, strict=True):
-            leaves = select(turned > SETTLED, 0.0, select(x > most, 1.0, select(x < -most, -1.0, 0.0)))
+        for edge, side, x, out in zip(s.edges, at.sides, slid, beyond, strict=True):
+            goes = logical_and(turned <= SETTLED, out > 0.0, out >= furthest)
+            leaves = select(goes, select(x > 0.0, 1.0, -1.0), 0.0)
             crosses = logical_and(dot(edge.axis, n) * side < 0.0, edge.half > 0.0)
             new.append(select(absolute(side) < 0.5, leaves, select(crosses, 0.0, side)))
             moved.append(absolute(new[-1] - side) > 0.5)
@@ -201,6 +199,25 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
     start = {"n": list(n), "sides": sides, "turned": NEVER, "go": True}
     c = count_while(lambda i, c: c["go"], step, start, STEPS)
     return c["n"], _Feature(c["sides"], flats)
+
+
+def _first_sides(s: _Shapes, n: list[Scalar]) -> list[Scalar]:
+    """Return the sides to begin with: n may be level with up to two edges."""
+    along = [dot(edge.axis, n) for edge in s.edges]
+    cosines = [select(edge.half > 0.0, absolute(x), 1.0) for edge, x in zip(s.edges, along, strict=True)]
+    nearer: list[Scalar] = [  # how many edges n is nearer to being level with
+        sum(select(other < cosine, 1.0, 0.0) for other in cosines) for cosine in cosines
+    ]
+
+    def sides(most: Scalar) -> list[Scalar]:
+        level = [logical_and(cosine < NEARLY, k < most - 0.5) for cosine, k in zip(cosines, nearer, strict=True)]
+        return [select(yes, 0.0, select(x >= 0.0, 1.0, -1.0)) for yes, x in zip(level, along, strict=True)]
+
+    if len(s.edges) < 2:
+        return sides(1.0)
+    # Two edges that are almost parallel, as where a can stands beside a box, may cross far from n.
+    strays = norm(sub(_Levels(s, n, sides(2.0)).n, n)) > 2 * NEARLY
+    return sides(select(strays, 1.0, 2.0))
 
 
 def _lies_flat(s: _Shapes, k: int, n: Vec, sides: list[Scalar]) -> Mask:
