@@ -261,13 +261,14 @@ def test_poses_that_are_not_finite_end_their_world_alone() -> None:
     assert torch.equal(info["final_obs"][1, -5:-2], before[1, -5:-2])  # as the rest of the state
 
 
-def test_what_lasts_for_a_step_is_refused_in_substeps() -> None:
+@pytest.mark.parametrize("name", ["qvel", "qpos", "qfrc_applied"])
+def test_what_is_of_a_whole_step_is_refused_in_substeps(name: str) -> None:
     @dataclass(frozen=True)
     class Kicked(Gremlin):
         def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
-            return Control([], qvel=[1.0] * m.nv)
+            return Control([], **{name: [1.0] * (m.nq if name == "qpos" else m.nv)})
 
-    with pytest.raises(ValueError, match=r"Kicked.substep_control .*: gave qvel, which `control` gives"):
+    with pytest.raises(ValueError, match=rf"Kicked.substep_control .*: gave {name}, which `control` gives"):
         TorchVectorEnv(Kicked(), 1)
 
 

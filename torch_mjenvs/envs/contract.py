@@ -270,7 +270,7 @@ class Contract:
         """Return ctrl (nu) for a substep, and inputs to be kept."""
         returned = self.call("substep_control", world, targets)
         control = returned if isinstance(returned, Control) else Control(returned)
-        for name in ("qfrc_applied", "xfrc_applied", "qvel"):
+        for name in ("qfrc_applied", "xfrc_applied", "qvel", "qpos"):
             if getattr(control, name):
                 raise self.error("substep_control", ValueError, f"gave {name}, which `control` gives, for all substeps")
         ctrl = self.numbers("substep_control", control.ctrl, "ctrl", self.model.nu)
@@ -461,9 +461,10 @@ class Contract:
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
 
-        Raises ValueError if it draws from NumPy's, Python's or torch's generator, since that gives the same for all
-        worlds and episodes, which only tables are. In a program of several threads another thread may have drawn, so it
-        only warns. Raises ValueError, too, if a second call with the same arguments gives something else.
+        Raises ValueError if it draws from NumPy's, Python's or torch's generator, which would give all worlds and
+        episodes the same numbers; `tables` may, as all worlds share tables. In a program of several threads another
+        thread may have drawn, so it only warns. Raises ValueError, too, if a second call with the same arguments gives
+        something else.
         """
 
         def call() -> Any:
