@@ -96,23 +96,16 @@ class Candidate:
         kind = self._model.geom_type[self.pair.geom1]
         if kind == GeomType.PLANE:
             return self._bound_meets_plane(gap)
-        return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet(gap)
+        if kind == GeomType.HFIELD:
+            return self._bound_meets_field()
+        m, d, pair = self._model, self._data, self.pair
+        return spheres_meet(m, d, pair, contact_param(m, pair).margin + gap)
 
     def _bound_meets_plane(self, gap: Scalar) -> Mask:
         """Return the mask of worlds where geom2's bounding sphere comes within margin and gap of the plane geom1."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
-        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], offset_of(m, d, self.pair)))
         return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + (contact_param(m, self.pair).margin + gap)
-
-    def _spheres_meet(self, gap: Scalar) -> Mask:
-        """Return where the bounding spheres of two geoms, neither endless, come within margin and gap: a mask."""
-        m, d = self._model, self._data
-        g1, g2 = self.pair.geom1, self.pair.geom2
-        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        reach = bound_of(m, g1) + bound_of(m, g2) + (contact_param(m, self.pair).margin + gap)
-        if is_number(reach):
-            return dot(apart, apart) < reach * reach if reach > 0 else False
-        return dot(apart, apart) < maximum(reach, 0.0) * reach
 
     def _bound_meets_field(self) -> Mask:
         """Return where geom2's bounding sphere comes within margin and gap of the box around a height field: a mask."""
@@ -120,7 +113,7 @@ class Candidate:
         param = contact_param(m, self.pair)
         reach = bound_of(m, g2) + param.margin + param.gap
         x, y, top, base = ground_of(m, [self.pair]).field.size
-        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], offset_of(m, d, self.pair)))
         within = []
         for k, (low, high) in enumerate(((-x, x), (-y, y), (-base, top))):
             at = dot(apart, column(d.geom_xmat[g1], k))
@@ -161,7 +154,7 @@ class Candidate:
     def _geoms(self) -> tuple[GeomAt, GeomAt]:
         """Return both geoms as seen from the origin of the second one's tree."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
-        one = GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
+        one = GeomAt(m, d, pair, pair.geom1, collider, offset_of(m, d, pair))
         return one, GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
 
     def detected(self) -> list[Mask]:
@@ -181,7 +174,16 @@ def candidates_of(m: Model, d: Data, pairs: Sequence[Pair]) -> list[Candidate]:
     return [Candidate(pair, most_contacts(m, pair), m, d) for pair in pairs]
 
 
-def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
+def spheres_meet(m: Model, d: Data, pair: Pair, beyond: Scalar) -> Mask:
+    """Return where the bounding spheres of two geoms, neither endless, come within a distance, metres: a mask."""
+    apart = sub(d.geom_xrel[pair.geom2], add(d.geom_xrel[pair.geom1], offset_of(m, d, pair)))
+    reach = bound_of(m, pair.geom1) + bound_of(m, pair.geom2) + beyond
+    if is_number(reach):
+        return dot(apart, apart) < reach * reach if reach > 0 else False
+    return dot(apart, apart) < maximum(reach, 0.0) * reach
+
+
+def offset_of(m: Model, d: Data, pair: Pair) -> list[Scalar]:
     """Return the vector from the origin of geom2's tree to that of geom1's (3)."""
     one, two = (m.body_originid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2))
     return between(d, two, one)

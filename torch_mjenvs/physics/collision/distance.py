@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.control import choose_all, when_any
-from ...compiler.scalar import Mask, Scalar, maximum
-from ..algebra.spatial import add, add_scaled, dot, sub, zeros
-from ..dynamics.kinematics import between
+from ...compiler.scalar import Scalar
+from ..algebra.spatial import add, add_scaled, zeros
 from ..model.data import Data, stage
 from ..model.enums import GeomType
 from ..model.model import Model, Pair
-from .candidates import GeomAt
+from .candidates import GeomAt, offset_of, spheres_meet
 from .convex import convex
-from .shapes import COLLIDERS, Collider, bound_of
+from .shapes import COLLIDERS, Collider
 
 _SEARCH = Collider(1, convex.find_apart, convex.place_convex, hulls=True)
 _SEARCH_ROUND = replace(_SEARCH, find=convex.find_round_apart, place=convex.place_round)
@@ -68,18 +67,10 @@ def _shortest(m: Model, d: Data, pairs: Sequence[tuple[int, int]], most: float) 
                 found = choose_all(new.dist < found.dist, new, found)
             return found
 
-        found = when_any(_may_be_within(m, d, one, two, found.dist), measure, found)
+        endless = GeomType.PLANE in (m.geom_type[one], m.geom_type[two])
+        near = endless or spheres_meet(m, d, Pair(one, two, 1), found.dist)
+        found = when_any(near, measure, found)
     return found
-
-
-def _may_be_within(m: Model, d: Data, one: int, two: int, dist: Scalar) -> Mask:
-    """Return where bounding spheres are nearer than that: a mask. A plane has none."""
-    if GeomType.PLANE in (m.geom_type[one], m.geom_type[two]):
-        return True
-    reach = maximum(bound_of(m, one) + bound_of(m, two) + dist, 0.0)
-    origins = [m.body_originid[m.geom_bodyid[g]] for g in (one, two)]
-    apart = sub(add(d.geom_xrel[two], between(d, *origins)), d.geom_xrel[one])
-    return dot(apart, apart) < reach * reach
 
 
 def _segments(m: Model, d: Data, geom1: int, geom2: int, most: float) -> list[Segment]:
@@ -91,14 +82,14 @@ def _segments(m: Model, d: Data, geom1: int, geom2: int, most: float) -> list[Se
     collider = COLLIDERS[types]
     if collider.hulls or collider.ccd or types == (GeomType.BOX, GeomType.BOX):
         collider = _SEARCH if GeomType.MESH in types or types[0] == GeomType.BOX else _SEARCH_ROUND
-    pair, origins = Pair(first, second, 1), [m.body_originid[m.geom_bodyid[g]] for g in (first, second)]
-    one = _Measured(m, d, pair, first, collider, between(d, origins[1], origins[0]), most)
+    pair, origin = Pair(first, second, 1), m.body_originid[m.geom_bodyid[second]]
+    one = _Measured(m, d, pair, first, collider, offset_of(m, d, pair), most)
     two = _Measured(m, d, pair, second, collider, zeros(3), most)
     out = []
     for found, spot in collider.found(one, two, collider.ncon):
         placed, p, frame = collider.place(one, two, spot)
         dist = placed if collider.searches else found  # the same number, but a search's comes with its derivatives
-        point = add(d.origin[origins[1]], p)
+        point = add(d.origin[origin], p)
         ends = [add_scaled(point, frame[0], side * 0.5 * dist) for side in (-1.0, 1.0)]
         out.append(Segment(dist, *(ends if first == geom1 else ends[::-1])))
     return out
