@@ -33,7 +33,7 @@ from .contract import COMPUTE_REWARD, Contract
 from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .goals import GoalReward, shapes_of_goals
-from .layout import TABLE
+from .layout import TABLE, table_buffers
 from .model_view import model_view
 from .randomization import as_draws
 from .step_gradient import StepGradient
@@ -163,7 +163,7 @@ class Engine(Varied):
         given = self.outputs.buffers
         self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
-        self._of_tables = {b.name: self.buffers[b.name] for b in self.layout.table_buffers()}
+        self._of_tables = {b.name: self.buffers[b.name] for b in table_buffers(self.layout.tables)}
         for x, numbers in zip(self._of_tables.values(), episode.arrays.values(), strict=True):
             x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()

@@ -32,7 +32,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, refreshed, steps
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
-from .layout import TABLE, BufferLayout, size_of
+from .layout import TABLE, BufferLayout, size_of, table_buffers
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
@@ -656,7 +656,7 @@ class Episode:
             "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
-        buffers += [Buffer(TABLE + name, x.size, table=True) for name, x in self.arrays.items()]
+        buffers += table_buffers(self.shapes)
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng, own = Random(*b["word"]), self.with_tables(b)

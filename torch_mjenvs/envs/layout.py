@@ -103,12 +103,8 @@ class BufferLayout:
             Buffer(BAD_STATE, 1, "b"),
             Buffer("info", size_of(self.info)),
             Buffer("final_info", size_of(self.info)),
-            *self.table_buffers(),
+            *table_buffers(self.tables),
         ]
-
-    def table_buffers(self) -> list[Buffer]:
-        """Return the buffers of the task's tables, which all worlds read."""
-        return [Buffer(TABLE + name, math.prod(shape), table=True) for name, shape in self.tables.items()]
 
     def ahead_buffers(self) -> list[Buffer]:
         """Return the buffers of the kernel that computes beginnings of episodes ahead."""
@@ -119,3 +115,8 @@ class BufferLayout:
 def size_of(widths: Widths) -> int:
     """Return the total number of scalars of these widths."""
     return sum(max(1, width) for width in widths.values())
+
+
+def table_buffers(shapes: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
+    """Return the buffers of a task's tables, which all worlds read, from their shapes by name."""
+    return [Buffer(TABLE + name, math.prod(shape), table=True) for name, shape in shapes.items()]

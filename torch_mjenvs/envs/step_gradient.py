@@ -29,6 +29,7 @@ from ..physics.step_function import STATE, WARM, StepFunction, accelerations
 from .contract import by_name
 from .entries import BAD_STATE
 from .episode import AFTER, Buffers, Episode, random
+from .layout import table_buffers
 from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
@@ -175,7 +176,7 @@ class StepGradient(Differentiable):
     def _build(self, kind: str) -> Pure:
         reads, writes = self._buffers(kind)
         name = self._episode.name(kind)
-        buffers = (*reads, *writes, *self._episode.layout.table_buffers())
+        buffers = (*reads, *writes, *table_buffers(self._episode.layout.tables))
         recipe = Recipe(name, buffers, self._dtype, lambda: self._record(kind, buffers), self._episode.origin())
         return Pure(build(recipe, self._step.device), len(reads), [*self._tables.values()])
 
