@@ -39,9 +39,8 @@ class SlotGrips:
     which has a row for each block, and how many axes of friction it has. places: by pool and slot, where in
     `own` a contact is. axes: the most that a contact has. rows: for each contact and axis a row of A, y0, the friction
     coefficient, the force at the start and the most that it may be (of an elliptic cone, the normal force). jacobian,
-    images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. elliptic: all axes of a
-    contact are held at once, not one after the other. pivot: `Precision.pivot`. dofs: by place among all contacts, how
-    many dofs move its bodies apart.
+    images: J and M^-1 J', for each contact, axis and block. force: F as sweeps leave it. pivot: `Precision.pivot`.
+    dofs: by place among all contacts, how many dofs move its bodies apart.
     """
 
     pools: Sequence[ContactPool]
@@ -53,7 +52,6 @@ class SlotGrips:
     jacobian: Array
     images: Array
     force: Array
-    elliptic: bool
     pivot: float
     dofs: list[int]
 
@@ -61,6 +59,11 @@ class SlotGrips:
     def blocks(self) -> Blocks:
         """The blocks of dofs."""
         return self.pools[0].blocks
+
+    @property
+    def elliptic(self) -> bool:
+        """Whether all axes of a contact are held at once, not one after the other."""
+        return self.pools[0].m.cone == "elliptic"
 
     def sweep(self, a: list[Scalar]) -> list[Scalar]:
         """Return the acceleration after each contact's friction was computed anew."""
@@ -258,8 +261,7 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
         signs += by_block
         lists.append(OwnList.of(pool.slots.which, len(pool.pairs), row, 5))
     n = len(known) * axes
-    elliptic = m.cone == "elliptic"
-    width = axes if elliptic else 1
+    width = axes if m.cone == "elliptic" else 1
     columns: dict[Any, Any] = {name: width + k for k, name in enumerate(("y0", "mu", "start", "most"))}
     rows, force = Array(rows=n, columns=width + len(columns)), Array(rows=n)
     jacobian, images = (Array(rows=n * blocks.count, columns=SIDE) for _ in range(2))
@@ -267,7 +269,7 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
     of_axes, pivot = Records(rows, {"A": slice(0, width), **columns}), d.precision.pivot
     dofs = [dofs_apart(m, *bodies_of(m, pools[p].pairs[place])) for _, _, p, place in sorted(known)]
     own = merged(lists, 5)
-    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, elliptic, pivot, dofs)
+    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, pivot, dofs)
     grips._find_places()
     grips._fill(m, d)
     return grips
