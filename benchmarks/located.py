@@ -40,7 +40,7 @@ EVERYWHERE = ("physics/algebra/", "physics/model/data.py", "compiler/")
 OUTERMOST = (record.__code__, lower.__code__)  # what has these run does not matter
 AROUND, ENTRY = ("compiler/llvm/frames.py", "", 0), ("compiler/entry.py", "", 0)
 
-FIRST = 8  # the number of the first location; those before it are `METADATA`
+FIRST = 7  # the number of the first location; those before it are `METADATA`
 METADATA = """
 !llvm.dbg.cu = !{!0}
 !llvm.module.flags = !{!1, !2}

@@ -151,9 +151,13 @@ def by_instruction(samples: Counter[int], instructions: list[Instruction], addre
 
 
 def table(
-    instructions: list[Instruction], counts: list[int], names: Callable[[Instruction], Iterable[str]], top: int
+    what: str,
+    instructions: list[Instruction],
+    counts: list[int],
+    names: Callable[[Instruction], Iterable[str]],
+    top: int,
 ) -> str:
-    """Return a table of the names with the most samples."""
+    """Return a table of the names with the most samples. what: these are names of."""
     size: Counter[str] = Counter()
     found: Counter[str] = Counter()
     moves: Counter[str] = Counter()
@@ -167,7 +171,7 @@ def table(
         [name, f"{100 * n / total:.1f} %", f"{100 * moves[name] / max(1, n):.0f} %", f"{size[name]:,}"]
         for name, n in found.most_common(top)
     ]
-    return report.table(["function", "samples", "moves", "instructions"], rows)
+    return report.table([what, "samples", "moves", "instructions"], rows)
 
 
 def label(frame: Frame, lines: bool) -> str:
@@ -221,10 +225,14 @@ def main(argv: list[str] | None = None) -> None:
         f"{one.kernel.lanes} worlds and {one.what} step; {len(instructions):,} instructions\n"
         f"{summary(samples.total(), instructions, counts)}"
     )
-    print("\nInnermost\n")
-    print(table(instructions, counts, lambda x: [label(x.chain[0], args.lines)], args.top))
-    print("\nInclusive\n")
-    print(table(instructions, counts, lambda x: (label(frame, args.lines) for frame in x.chain), args.top))
+    what = "line" if args.lines else "function"
+    named: dict[str, Callable[[Instruction], Iterable[str]]] = {
+        f"innermost {what}": lambda x: [label(x.chain[0], args.lines)],
+        f"{what}, inclusive": lambda x: (label(frame, args.lines) for frame in x.chain),
+        "instruction": lambda x: [x.text.split()[0]],
+    }
+    for title, names in named.items():
+        print("\n" + table(title, instructions, counts, names, args.top))
 
 
 if __name__ == "__main__":
