@@ -1,0 +1,81 @@
+"""A cylinder and a box that overlap: the shortest way out, beside a dense search and MuJoCo's contacts."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.collision.candidates import candidates_of
+from torch_mjenvs.physics.model.data import Data
+
+Floats = NDArray[np.float64]
+
+PAIR = """<mujoco><worldbody>
+  <body><freejoint/><geom type="cylinder" size="{} {}"/></body>
+  <body><freejoint/><geom type="box" size="{} {} {}"/></body></worldbody></mujoco>"""
+MODELS, POSES = 12, 25
+
+
+def turned(rng: np.random.Generator, kind: str) -> Floats:
+    """Two quaternions: upright, nearly so, or any."""
+    quats = rng.normal(size=(2, 4))
+    if kind == "upright":
+        quats[:] = [1, 0, 0, 0]
+    if kind == "nearly":
+        quats[0] = quats[1] + rng.normal(size=4) * rng.choice([1e-9, 1e-5, 1e-2])
+    return quats / np.linalg.norm(quats, axis=1, keepdims=True)
+
+
+def reach(model: mujoco.MjModel, data: mujoco.MjData, n: Floats) -> Floats:
+    """How far the difference of both shapes reaches along directions n (N, 3), in the world's axes."""
+    cylinder, box = (x.reshape(3, 3) for x in data.geom_xmat)
+    (radius, half, _), sides = model.geom_size
+    u = n @ cylinder[:, 2]
+    centre = data.geom_xpos[0] - data.geom_xpos[1]
+    rim = radius * np.sqrt(np.maximum(0, 1 - u * u))
+    return n @ centre + half * np.abs(u) + rim + np.abs(n @ box) @ sides
+
+
+def least(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) -> float:
+    """The least reach that a dense search finds."""
+    box, spread = data.geom_xmat[1].reshape(3, 3), 0.1
+    angles = np.linspace(0, 2 * np.pi, 2000)
+    circle = np.stack([np.cos(angles), np.sin(angles), 0 * angles], 1)
+    n = np.concatenate([rng.normal(size=(4000, 3)), *(np.roll(circle, k, 1) @ box.T for k in range(3))])
+    n /= np.linalg.norm(n, axis=1, keepdims=True)
+    best = n[np.argsort(reach(model, data, n))[:20]]
+    for _ in range(60):
+        near = (best[:, None] + spread * rng.normal(size=(20, 60, 3))).reshape(-1, 3)
+        n = np.concatenate([best, near / np.linalg.norm(near, axis=1, keepdims=True)])
+        best, spread = n[np.argsort(reach(model, data, n))[:20]], 0.75 * spread
+    return float(reach(model, data, best[:1])[0])
+
+
+@pytest.mark.parametrize("kind", ["upright", "nearly", "any"])
+def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(kind):
+    rng, seen, others, off = np.random.default_rng(0), 0, 0, list[float]()
+    for _ in range(MODELS):
+        mjm = mujoco.MjModel.from_xml_string(PAIR.format(*rng.uniform(0.02, 0.3, 5)))
+        mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+        m, data = load(mjm), mujoco.MjData(mjm)
+        for _ in range(POSES):
+            (one, two), place = turned(rng, kind), rng.normal(size=3) * rng.choice([0.02, 0.1, 0.3])
+            data.qpos[:] = [*place, *one, 0, 0, 0, *two]
+            mujoco.mj_forward(mjm, data)
+            depth = least(mjm, data, rng)
+            if abs(depth) < 1e-6:
+                continue
+            (pair,) = candidates_of(m, Data(m, qpos=list(data.qpos), qvel=[0.0] * 12, ctrl=[], act=[]), m.pairs)
+            ours, theirs = [c.dist for c in pair.contacts() if c.dist < 0], [c.dist for c in data.contact]
+            assert bool(ours) == (depth > 0) == bool(theirs)
+            if not ours:
+                continue
+            seen, others = seen + 1, others + (len(ours) != len(theirs))
+            if len(ours) == len(theirs) == 1:
+                assert -ours[0] < depth + 1e-9, "a dense search finds a shorter way"
+                off.append(abs(ours[0] - theirs[0]))
+    assert seen > 100 and others <= 0.01 * seen
+    assert len(off) < 20 or np.median(off) < 1e-6
