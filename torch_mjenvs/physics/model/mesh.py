@@ -6,6 +6,7 @@ Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Sequence
 
@@ -39,10 +40,17 @@ class Mesh:
     vertices: tuple[Point, ...]
     faces: tuple[Face, ...]
 
-    @property
+    @functools.cached_property
     def radius(self) -> float:
-        """Return the radius of the sphere around the geom's centre that encloses the mesh."""
+        """The radius of the sphere around the geom's centre that encloses the mesh."""
         return max(math.hypot(*p) for p in self.vertices)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.vertices, self.faces))
+
+    def __hash__(self) -> int:
+        return self._hash  # tables made of meshes are looked up thousands of times while a model is traced
 
 
 HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: if there are fewer vertices, all are looked at, on the hull or not
