@@ -177,9 +177,7 @@ def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
     return apart[0] + apart[1] < 0.5
 
 
-def _grown(
-    corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask
-) -> list[list[Scalar]]:
+def _grown(corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask) -> list[list[Scalar]]:
     """Return the faces of a tetrahedron with a new point, in the worlds where it is added: the tetrahedron's, and one
     from the new point to each edge. Those that do not exist get a distance at which they are never the nearest.
     """
