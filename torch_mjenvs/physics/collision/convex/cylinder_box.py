@@ -47,9 +47,8 @@ class _Pair:
 
     def reach(self, n: Vec) -> Scalar:
         """Return how far C reaches along n."""
-        u = dot(self.axis, n)
-        box = dot(self.sides, [absolute(x) for x in n])
-        return dot(self.centre, n) + self.half * absolute(u) + self.radius * sqrt(maximum(1.0 - u * u, 0.0)) + box
+        ends, rim = self.half * absolute(dot(self.axis, n)), self.radius * norm(cross(self.axis, n))
+        return dot(self.centre, n) + ends + rim + dot(self.sides, [absolute(x) for x in n])
 
 
 def way_out(cylinder: Hull, box: Hull) -> tuple[list[Scalar], Mask, list[Mask]]:
