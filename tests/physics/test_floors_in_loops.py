@@ -1,6 +1,6 @@
 """Contacts with the world in loops, beside MuJoCo. A GPU's programs have them from some alike ones on
-(`control.unroll_limit`), a processor's if there are many. test_gymnasium_parity.py has Ant and Humanoid so; that a GPU's
-code gives these bits, tests/compiler shows.
+(`control.unroll_limit`), a processor's if there are many. test_gymnasium_parity.py has Ant and Humanoid so. That a
+GPU's code gives these bits, tests/compiler shows.
 """
 
 from __future__ import annotations

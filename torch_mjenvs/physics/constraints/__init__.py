@@ -25,7 +25,7 @@ from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import contact_groups
 from .batch.contact_pool import contact_pools
-from .batch.pair_batch import PairBatch, divided, adds_stiffness
+from .batch.pair_batch import PairBatch, adds_stiffness, divided
 from .batch.pair_tables import PairTables
 from .batch.world_batches import world_batches
 from .contacts import contacts

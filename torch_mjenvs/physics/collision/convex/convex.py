@@ -63,7 +63,8 @@ def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
 
 
 def _flat(one: Geom, two: Geom, spot: list[Scalar], corners: list[list[Scalar]]) -> Found:
-    """Find the contacts of two shapes without skins that both have flat parts, from their spot and the face's corners."""
+    """Find the contacts of two shapes without skins that both have flat parts, from their spot and the face's corners.
+    """
     spots, _ = find_patch(Hull(one), Hull(two), spot, _numbers(corners), one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 

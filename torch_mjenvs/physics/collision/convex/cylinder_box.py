@@ -25,7 +25,7 @@ from typing import Any
 from ....compiler.arrays import Table
 from ....compiler.control import repeat
 from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, maximum, select, sqrt
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, norm, scale, sub
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, norm, scale
 from .hull import Hull
 
 STEPS = 4  # of Newton's method; `settled` makes two more
@@ -52,7 +52,7 @@ class _Pair:
 
 
 def way_out(cylinder: Hull, box: Hull) -> tuple[list[Scalar], Mask, list[Mask]]:
-    """Return n, whether it is exact, or near enough for `settled`, and for each shape whether an end of it lies flat."""
+    """Return n, whether it is exact (if not, it is near enough for `settled`), and whether an end lies flat, by shape."""
     centre, axis = box.seen(cylinder.centre), [dot(x, cylinder.axes[2]) for x in box.axes]
     pair = _Pair(centre, axis, cylinder.radii[0], cylinder.box[2], box.box)
     ways = [scale(n, select(dot(n, centre) > 0.0, -1.0, 1.0)) for n in (*UNIT, axis)]
@@ -79,7 +79,7 @@ def way_out(cylinder: Hull, box: Hull) -> tuple[list[Scalar], Mask, list[Mask]]:
         return best
 
     _, *n, kind = repeat(len(signs), each, best)
-    return box.turned(n), kind < 0.5 * NEAR, [logical_and(0.5 * END < kind, kind < 0.5 * NEAR), False]
+    return box.turned(n), kind < 0.5 * NEAR, [logical_and(kind > 0.5 * END, kind < 0.5 * NEAR), False]
 
 
 def corners_of(hull: Hull, n: Vec) -> list[Scalar]:
@@ -120,7 +120,7 @@ def _about(pair: _Pair, k: int, signs: list[Scalar]) -> tuple[list[Scalar], Mask
     # along the ellipse's shorter axis, whose half is `narrow`; any axis of a circle
     small = choose(tilt > LEVEL, scale(a, 1.0 / maximum(tilt, LEVEL)), [1.0, 0.0])
     large, wide = [-small[1], small[0]], pair.radius
-    narrow = wide * sqrt(maximum(1.0 - tilt * tilt, 0.0))
+    narrow = wide * absolute(pair.axis[k])
     end = signs[k] * pair.half
     centre = [pair.centre[v] + signs[v] * pair.sides[v] + end * pair.axis[v] for v in (i, j)]
     x, y = narrow * dot(small, centre), wide * dot(large, centre)
