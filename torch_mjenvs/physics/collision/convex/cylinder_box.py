@@ -52,7 +52,7 @@ class _Pair:
 
 
 def way_out(cylinder: Hull, box: Hull) -> tuple[list[Scalar], Mask, list[Mask]]:
-    """Return n, whether it is exact (if not, it is near enough for `settled`), and whether an end lies flat, by shape."""
+    """Return n, whether it is exact or only near enough for `settled`, and for each shape whether an end lies flat."""
     centre, axis = box.seen(cylinder.centre), [dot(x, cylinder.axes[2]) for x in box.axes]
     pair = _Pair(centre, axis, cylinder.radii[0], cylinder.box[2], box.box)
     ways = [scale(n, select(dot(n, centre) > 0.0, -1.0, 1.0)) for n in (*UNIT, axis)]

@@ -20,8 +20,9 @@ from .hull import Hull
 ROUND = 16  # corners for a disc
 LOOKS_AT = 0.996  # mjFACE_TOL: cosine from which on two faces look at each other
 LIES_ON = 0.0888  # mjEDGE_TOL: sine up to which an edge lies on a face
-ALONG = 1e-6  # sine of an angle to a cylinder's axis below which only rounding tells which of its lines is furthest out
-NOWHERE = 1e6  # metres above the other shape: an edge that is taken there touches nothing
+# If the sine of the angle between the normal and a cylinder's axis is less, only rounding tells which line of its side
+# is furthest out. MuJoCo takes any, and mostly one that touches nothing. So the line is put where it touches nothing.
+ALONG, NOWHERE = 1e-6, 1e6  # the latter in metres
 
 
 @dataclass
