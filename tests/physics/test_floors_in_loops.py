@@ -1,6 +1,6 @@
-"""Contacts with the world in loops, as a GPU's programs have them from some alike ones on (`control.unroll_limit`): run
-here on the CPU, beside MuJoCo. test_gymnasium_parity.py has Ant and Humanoid so; that a GPU's code gives these bits,
-tests/compiler shows.
+"""Contacts with the world in loops, beside MuJoCo. A GPU's programs have them from some alike ones on
+(`control.unroll_limit`), a processor's if there are many. test_gymnasium_parity.py has Ant and Humanoid so. That a
+GPU's code gives these bits, tests/compiler shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch_mjenvs.compiler.control import unroll_limit, unrolling
 from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
+from torch_mjenvs.physics.constraints.batch.pair_batch import adds_stiffness, batch_pairs
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -45,12 +45,34 @@ def test_which_robots_have_contacts_with_the_floor_in_loops():
     assert unroll_limit() == np.inf
 
 
-@pytest.fixture
-def all_in_loops(quickly_compiled, monkeypatch):
+def limbs_above_a_floor(legs: int, limbs: int) -> str:
+    """A body with some legs of capsules in a row, each with a hinge."""
+    leg = "".join('<body pos="0.1 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .1 0 0" size=".02"/>'
+                  for _ in range(limbs)) + "</body>" * limbs  # fmt: skip
+    bodies = "".join(f'<body pos="0 {0.1 * k} 0">{leg}</body>' for k in range(legs))
+    return f"""<mujoco><default><geom contype="0" conaffinity="1"/></default><worldbody>
+      <geom type="plane" size="1 1 1" contype="1"/>
+      <body pos="0 0 .3"><freejoint/><geom size=".05"/>{bodies}</body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(("legs", "limbs", "loops"), [(10, 3, [30]), (9, 3, []), (31, 1, [31])])
+def test_many_contacts_with_the_floor_are_in_loops(legs, limbs, loops):
+    """Capsules touch in two points: 61 contacts are many. The ball is alone."""
+    m = load(limbs_above_a_floor(legs, limbs))
+    batches = batch_pairs(m, DOUBLE)
+    assert [len(pairs) for pairs in batches] == loops
+    assert all(adds_stiffness(m, pairs) for pairs in batches)  # seven dofs at least
+    with unrolling(12):  # as on a GPU
+        assert not any(adds_stiffness(m, pairs) for pairs in batch_pairs(m, DOUBLE))
+
+
+@pytest.fixture(params=["rows", "stiffness"])
+def all_in_loops(request, quickly_compiled, monkeypatch):
     """Each contact with the world that can be in a loop is, alone or with others."""
-    monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST_OF_WORLD", 1)
-    with unrolling(0):
-        yield
+    where = "torch_mjenvs.physics.constraints.batch.pair_batch"
+    monkeypatch.setattr(f"{where}.FEWEST_OF_WORLD", 1)
+    monkeypatch.setattr(f"{where}.MOST_WRITTEN", 0)
+    monkeypatch.setattr(f"{where}.MOST_IN_ROWS", 0 if request.param == "stiffness" else 1000)
 
 
 FLOORS = (0, 6, 28, 88, 110, 112, 199)  # up to 8 such pairs, every integrator, both cones, a wide gap

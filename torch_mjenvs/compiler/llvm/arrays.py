@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from ..arrays import Table
 from ..expr import Expr
 from ..region_ops import array_of
 from .buffers import in_every_lane
 from .writer import Row, Writer
+
+LONG = 4096  # numbers from which on a processor's table is written as bytes, which LLVM reads much faster
 
 
 def lookup(w: Writer, e: Expr) -> None:
@@ -17,7 +23,7 @@ def lookup(w: Writer, e: Expr) -> None:
     elif e.type == "s":
         w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr.values])
     else:
-        entry = _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr.values])
+        entry = _entry(w, e, w.types.element, floats(w, e.attr.values))
         w.names[e] = in_every_lane(w, entry, w.types.element)
 
 
@@ -31,7 +37,7 @@ def _own_entry(w: Writer, e: Expr) -> str:
     """Write the reading of a table at a place per world."""
     table: Table = e.attr
     if table not in w.constants:
-        w.constants[table] = table_of(w, w.types.element, [w.types.number(x) for x in table.values])
+        w.constants[table] = table_of(w, w.types.element, floats(w, table.values))
     step = w.assign(f"sext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")  # see `own_places`
     place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
     return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
@@ -50,17 +56,28 @@ def fetch(w: Writer, e: Expr) -> None:
     w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
 
 
-def table_of(w: Writer, element: str, values: list[str]) -> str:
+def floats(w: Writer, values: Sequence[float]) -> list[str] | bytes:
+    """Return numbers as `table_of` takes them."""
+    if len(values) < LONG or w.gpu is not None:
+        return [w.types.number(x) for x in values]
+    return np.asarray(values, w.program.dtype).tobytes()
+
+
+def table_of(w: Writer, element: str, values: list[str] | bytes) -> str:
     """Return the name of a table of these constants."""
-    entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
-    text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
+    head = f"private unnamed_addr{space} constant"
+    if isinstance(values, bytes):
+        text = f'{head} [{len(values)} x i8] c"\\{values.hex(chr(92))}", align 64'
+    else:
+        entries = ", ".join(f"{element} {x}" for x in values)
+        text = f"{head} [{len(values)} x {element}] [{entries}]"
     if text not in w.tables:
         w.tables[text] = f"@table{len(w.tables)} = {text}"
     return w.tables[text].split(" ", 1)[0]
 
 
-def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
+def _entry(w: Writer, e: Expr, element: str, values: list[str] | bytes) -> str:
     name = table_of(w, element, values)
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
     return w.assign(f"load {element}, {w.types.shared} {at}")

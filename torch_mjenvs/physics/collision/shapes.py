@@ -206,6 +206,7 @@ _CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=T
 _ELLIPSOID = replace(_CONVEX, find=convex.find_ellipsoid, place=convex.place_round)
 _ROD_ELLIPSOID = replace(_ELLIPSOID, find=convex.find_rod_ellipsoid)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_cylinder, loose=True)
+_FLAT_BOX = replace(_FLAT, find=convex.find_cylinder_box)
 _FLAT_MESH = replace(_FLAT, find=convex.find_cylinder_mesh)
 _CORNERED = replace(_FLAT, find=convex.find_cornered, place=convex.place_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
@@ -243,7 +244,8 @@ COLLIDERS = {
     **_alike(_ELLIPSOID, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
     **_alike(_ROD_ELLIPSOID, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
     **_alike(_CONVEX, (ELLIPSOID, MESH)),
-    **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX)),
+    **_alike(_FLAT, (CYLINDER, CYLINDER)),
+    **_alike(_FLAT_BOX, (CYLINDER, BOX)),
     **_alike(_FLAT_MESH, (CYLINDER, MESH)),
     **_alike(_CORNERED, (BOX, MESH), (MESH, MESH)),
     **_alike(_BALL_MESH, (SPHERE, MESH)),

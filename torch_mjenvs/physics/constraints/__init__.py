@@ -25,7 +25,7 @@ from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import contact_groups
 from .batch.contact_pool import contact_pools
-from .batch.pair_batch import PairBatch, divided, is_of_ground
+from .batch.pair_batch import PairBatch, adds_stiffness, divided
 from .batch.pair_tables import PairTables
 from .batch.world_batches import world_batches
 from .contacts import contacts
@@ -51,8 +51,8 @@ def make_constraint(m: Model, d: Data) -> None:
         *joint_limits(m, d),
         *tendon_limits(m, d),
         *contacts(m, d, alone),
-        *contact_groups(m, d, [pairs for pairs in grouped if not is_of_ground(m, pairs)]),
-        *world_batches(m, d, [pairs for pairs in grouped if is_of_ground(m, pairs)]),
+        *contact_groups(m, d, [pairs for pairs in grouped if not adds_stiffness(m, pairs)]),
+        *world_batches(m, d, [pairs for pairs in grouped if adds_stiffness(m, pairs)]),
         *contact_pools(m, d, pools),
     ]
 

@@ -6,7 +6,9 @@ Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import weakref
 from collections.abc import Collection, Sequence
 
 import mujoco
@@ -39,11 +41,21 @@ class Mesh:
     vertices: tuple[Point, ...]
     faces: tuple[Face, ...]
 
-    @property
+    @functools.cached_property
     def radius(self) -> float:
-        """Return the radius of the sphere around the geom's centre that encloses the mesh."""
+        """The radius of the sphere around the geom's centre that encloses the mesh."""
         return max(math.hypot(*p) for p in self.vertices)
 
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.vertices, self.faces))
+
+    def __hash__(self) -> int:
+        return self._hash  # tables made of meshes are looked up thousands of times while a model is traced
+
+
+# Equal meshes are one object, so that comparing them takes no time: thousands of lookups are by meshes.
+_known: weakref.WeakKeyDictionary[Mesh, weakref.ref[Mesh]] = weakref.WeakKeyDictionary()
 
 HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: if there are fewer vertices, all are looked at, on the hull or not
 
@@ -65,7 +77,8 @@ def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
         corners = [points[v] for v in vertices]
         spans = [tuple(place[vertices[j]] for j in _span(corners, v)) for v in range(len(vertices))]
         faces.append(Face(normal, tuple(place[v] for v in reversed(vertices)), tuple(reversed(spans))))
-    return Mesh(tuple(points[v] for v in known), tuple(faces))
+    mesh = Mesh(tuple(points[v] for v in known), tuple(faces))
+    return _known.setdefault(mesh, weakref.ref(mesh))() or mesh
 
 
 def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:

@@ -17,14 +17,15 @@ from typing import Any
 from ....compiler.control import when_any
 from ....compiler.implicit import follows, for_derivatives
 from ....compiler.scalar import Mask, Scalar, logical_not
-from ...algebra.spatial import is_zero
+from ...algebra.spatial import is_zero, scale
 from ..colliders import Found, Geom, Place, make_frame
 from .closed_form import moving, picked, spot_by
+from .cylinder_box import corners_of, way_out
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-from .polish import polish, polished_spot
+from .polish import polish, polished_spot, settled
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -40,9 +41,20 @@ def find_ellipsoid(one: Geom, two: Geom) -> Found:
 
 
 def find_cylinder(one: Geom, two: Geom) -> Found:
-    """Find up to four contacts of a cylinder and another one or a box, to rounding."""
+    """Find up to four contacts of a cylinder and another one, or a box, to rounding."""
     spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
     return _flat(one, two, polish(one, two, spot), corners)
+
+
+def find_cylinder_box(one: Geom, two: Geom) -> Found:
+    """Find up to four contacts of a cylinder and a box, to rounding."""
+    if not is_zero(one.margin):
+        return find_cylinder(one, two)
+    first, second = Hull(one), Hull(two)
+    spot = settled(one, two, *way_out(first, second))
+    numbers = [corners_of(first, spot[4:]), corners_of(second, scale(spot[4:], -1.0))]
+    spots, _ = find_patch(first, second, spot, numbers, one.margin, one.several)
+    return [(spot[0], spot) for spot in spots]
 
 
 def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
@@ -130,6 +142,7 @@ def find_rod_ellipsoid(one: Geom, two: Geom) -> Found:
 
 def place_round(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_ellipsoid` or `find_rod_ellipsoid` left in its spot."""
+
     def given() -> list[Scalar]:
         return [x for hull in (Hull(one), Hull(two)) for x in (*moving(hull), *hull.radii)]
 

@@ -17,6 +17,7 @@ from ....compiler.scalar import (
     logical_not,
     logical_or,
     maximum,
+    minimum,
     number,
     select,
 )
@@ -131,7 +132,7 @@ def _expand(
         sides, at_first = _grown(corners, sides, new, go), [*corners, new]
     start |= {"go": go, "points": float(len(at_first)), "faces": float(len(sides))}
     points, faces = Array(at_first, 4 + STEPS), Array(sides, len(sides) + 2 * STEPS)
-    edges, rim, seen = (Array(rows=n * faces.rows) for n in (3, 3, 1))
+    edges, rim, seen = Array(rows=faces.rows, columns=3), Array(rows=3 * faces.rows), Array(rows=faces.rows)
 
     def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         face, _ = count_while(
@@ -176,9 +177,7 @@ def _is_of(point: list[Scalar], numbers: list[Scalar]) -> Mask:
     return apart[0] + apart[1] < 0.5
 
 
-def _grown(
-    corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask
-) -> list[list[Scalar]]:
+def _grown(corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Scalar], go: Mask) -> list[list[Scalar]]:
     """Return the faces of a tetrahedron with a new point, in the worlds where it is added: the tetrahedron's, and one
     from the new point to each edge. Those that do not exist get a distance at which they are never the nearest.
     """
@@ -246,7 +245,7 @@ def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
 
 
 def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
-    """List the faces that w sees, and their edges; return how many faces they are.
+    """List the faces that w sees, and the three edges of each; return how many faces they are.
 
     An edge from a to b is the number POINTS a + b.
     """
@@ -254,8 +253,7 @@ def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar]
     def look(k: Any, n: Scalar) -> Scalar:
         a, b, c, *plane = faces[k]
         sees = logical_and(go, dot(plane[:3], w) - plane[3] > ABOVE)
-        for j, (start, end) in enumerate(((a, b), (b, c), (c, a))):
-            edges.put(3.0 * n + j, start * POINTS + end, sees)
+        edges.put(n, [start * POINTS + end for start, end in ((a, b), (b, c), (c, a))], sees)
         seen.put(n, number(k), sees)
         return n + select(sees, 1.0, 0.0)
 
@@ -275,16 +273,21 @@ def _close(
     """Add a face from w to each edge that only one of the seen faces has; return how many faces were added."""
 
     def find(k: Any, found: Scalar) -> Scalar:
-        edge = edges[k]
-        start, end = _ends(edge)
-        back = end * POINTS + start
+        own = edges[k]
+        backs = [end * POINTS + start for start, end in map(_ends, own)]
 
-        def look(j: Any, inner: Mask) -> Mask:
-            return logical_or(inner, absolute(edges[j] - back) < 0.5)
+        def look(j: Any, apart: list[Scalar]) -> list[Scalar]:
+            """Return how far the nearest edge so far is from each that goes back: 0 if it is that."""
+            for edge in edges[j]:
+                apart = [minimum(x, absolute(edge - back)) for x, back in zip(apart, backs, strict=True)]
+            return apart
 
-        inner = count_while(lambda j, _: number(j) < 3.0 * count, look, False, edges.rows)
-        rim.put(found, edge, logical_not(inner))
-        return found + select(inner, 0.0, 1.0)
+        apart = count_while(lambda j, _: number(j) < count, look, [1.0] * 3, edges.rows)
+        for edge, x in zip(own, apart, strict=True):
+            alone = x > 0.5
+            rim.put(found, edge, alone)
+            found = found + select(alone, 1.0, 0.0)
+        return found
 
     def close(k: Any, nothing: Any) -> Any:
         start, end = _ends(rim[k])
@@ -294,7 +297,7 @@ def _close(
         faces.put(where, [start, end, c["points"], *_plane(first, second, w)])
         return nothing
 
-    made = count_while(lambda k, _: number(k) < 3.0 * count, find, 0.0, edges.rows, [rim])
+    made = count_while(lambda k, _: number(k) < count, find, 0.0, edges.rows, [rim])
     count_while(lambda k, _: number(k) < made, close, [], rim.rows, [faces])
     return made
 

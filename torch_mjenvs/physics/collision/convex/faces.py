@@ -20,6 +20,9 @@ from .hull import Hull
 ROUND = 16  # corners for a disc
 LOOKS_AT = 0.996  # mjFACE_TOL: cosine from which on two faces look at each other
 LIES_ON = 0.0888  # mjEDGE_TOL: sine up to which an edge lies on a face
+# If the sine of the angle between the normal and a cylinder's axis is less, only rounding tells which line of its side
+# is furthest out. MuJoCo takes any, and mostly one that touches nothing. So the line is put where it touches nothing.
+ALONG, NOWHERE = 1e-6, 1e6  # the latter in metres
 
 
 @dataclass
@@ -143,10 +146,11 @@ class Feature:
         row, way = found[1:5], found[5:]
         if self.round is not False:
             across = add_scaled(out, axis, -dot(axis, out))
+            upright = norm(across) < ALONG
             side = hull.furthest(scale(across, 1.0 / maximum(norm(across), MINVAL)))
             side = add_scaled(side, across, hull.skin)
             side = add_scaled(side, axis, dot(sub(hull.centre, side), axis) - hull.box[2])
-            start = choose(self.round, side, start)
+            start = choose(self.round, add_scaled(side, row[:3], select(upright, NOWHERE, 0.0)), start)
         part = FaceOrEdge(2.0, row[:3], lambda j: add_scaled(start, way, select(number(j) > 0.5, 1.0, 0.0)))
         return found[0] > 0.5, row, part
 

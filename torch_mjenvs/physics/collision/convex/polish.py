@@ -34,6 +34,7 @@ from ..colliders import NEVER, Geom
 from .hull import Hull
 
 STEPS = 12  # from the search's tolerance down to rounding; three or four usually suffice
+SETTLING = 2  # ... from a normal that is nearly right
 FARTHEST = 0.3  # radians: the most that a step turns the normal
 NEARLY = 0.03  # to begin with, n is level with an edge if its cosine along it is less
 LEVEL = 1e-6  # n is level with an edge, or along a cylinder, to rounding
@@ -168,6 +169,23 @@ def polished_spot(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
     levels = _Levels(s, n, sides)
     dist, *where = _spot(s, _step(s, levels, at, _furthest(s, levels.n, at), last=True)[0], at)
     return [select(acts, dist, NEVER), *where]
+
+
+def settled(one: Geom, two: Geom, n: list[Scalar], exact: Mask, flats: list[Mask]) -> list[Scalar]:
+    """Return the spot of two such shapes to rounding, from a normal that is level with the edges that count to rounding
+    and nearly right, or `exact`. flats: by shape, the mask of the worlds where an end of the cylinder lies flat.
+    """
+    s = _Shapes.of(one, two)
+    along = [dot(edge.axis, n) for edge in s.edges]
+    sides = [
+        select(logical_and(absolute(x) < LEVEL, edge.half > 0.0), 0.0, select(x > 0.0, 1.0, -1.0))
+        for x, edge in zip(along, s.edges, strict=True)
+    ]
+    at = _Feature(sides, flats)
+    for _ in range(SETTLING):
+        levels = _Levels(s, n, sides)
+        n = choose(exact, n, _step(s, levels, at, _furthest(s, levels.n, at), last=False)[0])
+    return _spot(s, n, at)
 
 
 def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Table
-from ....compiler.control import unroll_limit
+from ....compiler.control import unroll_limit, worlds_go_together
 from ...algebra.spatial import is_zero
 from ...collision.contact_param import contact_param
-from ...collision.shapes import Collider, collider_of, ground_of
+from ...collision.shapes import Collider, collider_of, ground_of, most_contacts
 from ...model.enums import GeomType, SensorType
 from ...model.model import Model, Pair, bodies_of
 from ...model.precision import Precision
@@ -27,6 +27,8 @@ from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
+MOST_WRITTEN = 60  # contacts with the world that are written out; more are in loops, whose code is smaller
+MOST_IN_ROWS = 6  # dofs of a body whose row of J adds no more numbers to gradient and Hessian than its stiffness, 27
 VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see `contact_pool`
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
 # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
@@ -108,8 +110,8 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 
     The pairs of a batch have one collider, impedance and condim, are all within trees or all between them, and are
     numerous enough for a loop. Pairs with the world, such as feet, touch most of the time and cost less if they are
-    written out, so they are in loops only if they are more than the compiler should write out. (Some shapes are so much
-    code that they are always in loops.)
+    written out, so they are in loops only if they are more than the compiler should write out, or so many that hardly
+    any touch. (Some shapes are so much code that they are always in loops.)
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
@@ -124,11 +126,12 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         if loop and moving and _fits_tables(contact_bound(m, p, precision), world):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
-    copies = sum(len(pairs) for (of_world, *_), pairs in found.items() if of_world)
+    copies = [p for (of_world, *_), pairs in found.items() if of_world for p in pairs]
+    looped = len(copies) > unroll_limit() or sum(most_contacts(m, p) for p in copies) > MOST_WRITTEN
 
     def enough(of_world: bool, pairs: list[Pair]) -> bool:
         if of_world:
-            return copies > unroll_limit() and len(pairs) >= FEWEST_OF_WORLD
+            return looped and len(pairs) >= FEWEST_OF_WORLD
         return collider_of(m, pairs[0]).many or len(pairs) >= FEWEST
 
     return [pairs for (of_world, *_), pairs in found.items() if enough(of_world, pairs)]
@@ -178,14 +181,17 @@ def loop_of(m: Model, pair: Pair) -> Collider | None:
     return None if contact_param(m, pair).adhesion or surfaces_move(m, pair) else collider_of(m, pair).loop
 
 
-def is_of_ground(m: Model, pairs: Sequence[Pair]) -> bool:
-    """Return whether a batch is of pairs with the world that may touch in many points, as feet on rough ground do.
+def adds_stiffness(m: Model, pairs: Sequence[Pair]) -> bool:
+    """Return whether a batch is of contacts with the world that become a stiffness of their bodies, not rows of J.
 
-    Such contacts become a stiffness of their bodies, which is summed over the tree whether anything touches or not.
+    That is summed over the tree whether anything touches or not. It pays for pairs that may touch in many points, as
+    feet on rough ground do, and on a CPU for bodies that many dofs move.
     """
-    loop = loop_of(m, pairs[0])
-    ends = (bodies_of(m, p) for p in pairs)
-    return bool(loop and loop.many) and all(len(sides_of(m, *bodies)) == 1 for bodies in ends)
+    loop, sides = loop_of(m, pairs[0]), [sides_of(m, *bodies_of(m, p)) for p in pairs]
+    if any(len(of_pair) > 1 for of_pair in sides):
+        return False
+    long = worlds_go_together() and max(len(side.dofs) for (side,) in sides) > MOST_IN_ROWS
+    return bool(loop and loop.many) or long
 
 
 def field_of(m: Model, pair: Pair) -> int:
