@@ -33,10 +33,9 @@ def reach(model: mujoco.MjModel, data: mujoco.MjData, n: Floats) -> Floats:
     """How far the difference of both shapes reaches along directions n (N, 3), in the world's axes."""
     cylinder, box = (x.reshape(3, 3) for x in data.geom_xmat)
     (radius, half, _), sides = model.geom_size
-    u = n @ cylinder[:, 2]
-    centre = data.geom_xpos[0] - data.geom_xpos[1]
-    rim = radius * np.sqrt(np.maximum(0, 1 - u * u))
-    return n @ centre + half * np.abs(u) + rim + np.abs(n @ box) @ sides
+    axis, centre = cylinder[:, 2], data.geom_xpos[0] - data.geom_xpos[1]
+    rim = radius * np.linalg.norm(np.cross(n, axis), axis=1)
+    return n @ centre + half * np.abs(n @ axis) + rim + np.abs(n @ box) @ sides
 
 
 def least(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) -> float:
