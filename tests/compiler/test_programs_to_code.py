@@ -306,6 +306,19 @@ def test_physics_at_any_number_of_lanes(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_of_a_large_kernel_are_cut_and_it_gives_the_same_bits(dtype, monkeypatch):
+    program, lanes = cheetah(dtype), cpu.lanes_of(dtype, cpu.host())
+    want, whole = stepped(program), render(program, lanes)
+    monkeypatch.setattr(frames, "LARGE", len(program.live) - 1)
+    monkeypatch.setattr(frames, "LONGEST", 100)
+    cut = render(program, lanes)
+    assert "%cut" not in whole and cut.count("label %cut") > 10 and frames.UNTUNED in cut
+    got, good = stepped(program), np.arange(24) % 5 != 0
+    for name in ("qpos", "qvel", "qacc_warmstart"):
+        np.testing.assert_array_equal(bits(got[name][:, good]), bits(want[name][:, good]), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="makes x86 code")
 def test_code_for_avx2_gives_the_same_bits(dtype):
     haswell = cpu.Target(cpu.host().triple, "haswell", "", 32)

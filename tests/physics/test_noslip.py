@@ -10,9 +10,10 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.batch import pair_batch
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation import Simulation, program
 
 OUTPUTS = ("qacc", "qfrc_constraint", "cfrc_ext")
 
@@ -75,6 +76,17 @@ def test_a_simulation_steps_as_mujoco(cone, option):
         mujoco.mj_rnePostConstraint(mjm, d)
         for name in ("qpos", "qvel", *sim.outputs):
             close(getattr(sim, name)[k].cpu(), getattr(d, name), 1e-8, name)
+
+
+@pytest.mark.parametrize("in_slots", [False, True], ids=["written out", "in slots"])
+def test_outputs_read_what_the_step_found(in_slots, monkeypatch):
+    """Neither contacts nor sweeps are computed once more for them."""
+    if in_slots:
+        monkeypatch.setitem(pair_batch.MANY_SWEPT, "pyramidal", 1)
+    m = load(model(4, "pyramidal", 3))
+    assert bool(pair_batch.divided(m, PRECISIONS["float64"])[1]) == in_slots
+    bare, more = (program(KernelRequest(m, names), "float64").count_ops().total() for names in ((), OUTPUTS))
+    assert more < 1.2 * bare
 
 
 ROLLS = 'condim="6" friction=".4 .05 .02"'

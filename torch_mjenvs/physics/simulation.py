@@ -45,7 +45,7 @@ from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
 from .params import check_names, deciding, floats, leaves
-from .step import left_by_step, step
+from .step import left_by_step, step, step_and_data
 from .step_function import WARM, StepFunction
 from .transition import Transition
 from .world_params import Params, Varied
@@ -116,8 +116,8 @@ def program(request: KernelRequest, dtype: str, stepping: bool = True) -> Progra
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
             return computed(Data(m, **state, precision=precision, **kept, **pushes))
         start = State(b["qpos"], b["qvel"], warmstart, act, kept=kept)
-        s = step(m, start, b["ctrl"], precision=precision, **pushes)
-        out = computed(left_by_step(m, s, b["ctrl"], precision, **pushes))
+        s, d = step_and_data(m, start, b["ctrl"], precision, **pushes)
+        out = computed(d)
         if "time" in pushes:
             out["time"] = [pushes["time"] + m.timestep]
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}

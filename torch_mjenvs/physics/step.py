@@ -37,16 +37,8 @@ def step(
     pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
     lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
     """
-    check_act(m, state.act)
-    kept = _kept(m, state)
-    given = {"ctrl": ctrl, "precision": precision, **kept, **pushes}
-
-    def forward_at(
-        qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar], ahead: Scalar = 0.0
-    ) -> Data:
-        d = Data(m, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart, ahead=ahead, **given)
-        forward(d)
-        return d
+    seen = state.last.cfrc_ext if state.last else None
+    nothing = [zeros(6) for _ in range(m.nbody)] if seen is None else seen
 
     def observe(d: Data, seen: list[list[Scalar]]) -> list[list[Scalar]]:
         def wrenches(_: list[list[Scalar]]) -> list[list[Scalar]]:
@@ -57,21 +49,56 @@ def step(
 
         return when_any(final, wrenches, seen)
 
-    seen = state.last.cfrc_ext if state.last else None
-    start, nothing = state.parts, [zeros(6) for _ in range(m.nbody)] if seen is None else seen
+    given = {"ctrl": ctrl, "precision": precision, **_kept(m, state), **pushes}
+    if m.integrator != "rk4":
+        new, last, d = _euler_step(m, state, given)
+        last.cfrc_ext = observe(d, nothing)
+        return new
+
+    def forward_at(
+        qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar], ahead: Scalar
+    ) -> Data:
+        d = Data(m, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart, ahead=ahead, **given)
+        forward(d)
+        return d
+
+    check_act(m, state.act)
+    qpos, qvel, act, last = rk4(m, state.parts, forward_at, observe, nothing)
+    last.kept = _kept(m, state)
+    d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
+    return State(qpos, qvel, last.qacc, act, last, kept_after(m, d, qpos))
+
+
+def step_and_data(
+    m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any
+) -> tuple[State, Data]:
+    """Return the state after one step, and mjData as `left_by_step` gives it.
+
+    If the step evaluates the world only once, the data is that evaluation itself. So what reads it computes nothing
+    again, and finds the contacts that the solver found.
+    """
     if m.integrator == "rk4":
-        qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
-        d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
-        keeps = kept_after(m, d, qpos)
-    else:
-        at, speed, warmstart, act = start
-        d = forward_at(at, speed, warmstart, act)
-        qpos, qvel, act = euler(m, d)
-        # before `observe`, in whose block the fields of d that this reads would be computed otherwise
-        keeps = kept_after(m, d, qpos)
-        last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
-    last.kept = kept
-    return State(qpos, qvel, last.qacc, act, last, keeps)
+        new = step(m, state, ctrl, precision=precision, **pushes)
+        return new, left_by_step(m, new, ctrl, precision, **pushes)
+    new, _, d = _euler_step(m, state, {"ctrl": ctrl, "precision": precision, **_kept(m, state), **pushes})
+    return new, d
+
+
+def _euler_step(m: Model, state: State, given: dict[str, Any]) -> tuple[State, Last, Data]:
+    """Return the state after one step that is not Runge-Kutta's, its `last` without wrenches, and its evaluation.
+
+    given: the inputs, precision and kept state.
+    """
+    check_act(m, state.act)
+    start = state.parts
+    at, speed, warmstart, act = start
+    d = Data(m, qpos=at, qvel=speed, act=act, qacc_warmstart=warmstart, ahead=0.0, **given)
+    forward(d)
+    qpos, qvel, act = euler(m, d)
+    # here, since within a block of the caller's the fields of d that this reads would be computed there
+    keeps = kept_after(m, d, qpos)
+    last = Last(d.act, None, d.qacc, d.qacc_solver, d.qpos, d.qvel, start, _kept(m, state))
+    return State(qpos, qvel, last.qacc, act, last, keeps), last, d
 
 
 def _kept(m: Model, state: State) -> dict[str, list[Scalar]]:

@@ -15,10 +15,11 @@ ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS
 # wide vectors are wanted even where the host's tuning prefers narrower ones
 TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 
-# Tangents are tens of thousands of lines in a row. The longer a block, the longer LLVM takes for each of its lines. And
-# with its models of AMD's processors it orders instructions once more at the end, which takes an eighth of the time and
-# makes code no faster.
+# Tangents are tens of thousands of lines in a row, and so are large kernels. The longer a block, the longer LLVM takes
+# for each of its lines. And with its models of AMD's processors it orders instructions once more at the end. This takes
+# an eighth of the time, of large kernels a third, and makes code no faster.
 LONGEST = 1000  # lines of a block
+LARGE = 120_000  # nodes of a kernel: some ten seconds of LLVM's time
 UNTUNED = ' "tune-cpu"="generic"'
 
 
@@ -29,7 +30,7 @@ def render(program: Program, lanes: int) -> str:
         w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
         w.put(f"%p{k} = load ptr, ptr %a{k}")
     attributes = TILE + _stack_alignment(w.types)
-    if program.trace.derivatives == "forward":
+    if program.trace.derivatives == "forward" or len(program.live) > LARGE:
         w.longest = LONGEST
         attributes += UNTUNED
         w.put("%go = icmp ne ptr %buffers, null")  # always true, but LLVM does not know that
