@@ -161,6 +161,23 @@ def test_a_table_in_a_kernel(dtype, run):
     assert run(program, inputs)["got"].T.tolist() == GOT
 
 
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_long_table_in_a_kernel(exact, dtype):
+    """It is written as bytes, in single precision where that has all of its numbers: no number changes."""
+    numbers = np.random.default_rng(0).normal(size=(2000, 3))
+    numbers[7] = [-0.0, 1e30, -1e-30]
+    if exact:
+        numbers = numbers.astype(np.float32).astype(np.float64)
+    rows = np.random.default_rng(1).integers(0, 2000, 97)
+    inputs = {"row": rows[None].astype(dtype)}
+    program = trace(lambda b: {"got": Table(numbers.tolist())[b["row"][0]]}, inputs, {"got": (3, "f")}, dtype)
+    np.testing.assert_array_equal(run_compiled(program, inputs)["got"].T, numbers[rows].astype(dtype))
+    size = 4 if exact or dtype == "float32" else 8
+    assert f"constant [{size * numbers.size} x i8] c" in render(program, 8)
+
+
 def pieces(x, row):
     """An entry, the last one, a row, and a part of it."""
     return [x[row, 0], x[row, -1], *x[row], *x[row, 1:]]

@@ -23,7 +23,7 @@ def lookup(w: Writer, e: Expr) -> None:
     elif e.type == "s":
         w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr.values])
     else:
-        entry = _entry(w, e, w.types.element, floats(w, e.attr.values))
+        entry = _entry(w, e, w.types.element, floats(w, e.attr.values, w.types.element))
         w.names[e] = in_every_lane(w, entry, w.types.element)
 
 
@@ -37,10 +37,25 @@ def _own_entry(w: Writer, e: Expr) -> str:
     """Write the reading of a table at a place per world."""
     table: Table = e.attr
     if table not in w.constants:
-        w.constants[table] = table_of(w, w.types.element, floats(w, table.values))
+        element = "float" if _fits_float(w, table) else w.types.element
+        w.constants[table] = table_of(w, element, floats(w, table.values, element)), element
+    name, element = w.constants[table]
     step = w.assign(f"sext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")  # see `own_places`
-    place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
-    return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
+    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, {w.types.vector('i64')} {step}")
+    if element == w.types.element:
+        return gather(w, at, w.types.shared)
+    short = _gather(w, at, w.types.shared, element, "f32", 4)
+    return w.assign(f"fpext {w.types.vector(element)} {short} to {w.types.of('f')}")
+
+
+def _fits_float(w: Writer, table: Table) -> bool:
+    """Return whether a double kernel's long table has only numbers that single precision has, as those of meshes have:
+    then it takes half the space.
+    """
+    if w.program.dtype == "float32" or w.gpu is not None or len(table.values) < LONG:
+        return False
+    numbers = np.asarray(table.values)
+    return bool((numbers.astype(np.float32) == numbers).all())
 
 
 def fetch(w: Writer, e: Expr) -> None:
@@ -56,11 +71,11 @@ def fetch(w: Writer, e: Expr) -> None:
     w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
 
 
-def floats(w: Writer, values: Sequence[float]) -> list[str] | bytes:
+def floats(w: Writer, values: Sequence[float], element: str) -> list[str] | bytes:
     """Return numbers as `table_of` takes them."""
     if len(values) < LONG or w.gpu is not None:
         return [w.types.number(x) for x in values]
-    return np.asarray(values, w.program.dtype).tobytes()
+    return np.asarray(values, np.float32 if element == "float" else np.float64).tobytes()
 
 
 def table_of(w: Writer, element: str, values: list[str] | bytes) -> str:
@@ -151,11 +166,15 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
 
 def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:
     """Write the reading of a vector of what stands in these places."""
-    vector, pointers, masks = w.types.of(t), w.types.vector(pointer), w.types.of("b")
+    element, size = w.types.memory(t)
+    return _gather(w, at, pointer, element, f"{t}{8 * size}", size)
+
+
+def _gather(w: Writer, at: str, pointer: str, element: str, kind: str, size: int) -> str:
+    vector, pointers, masks = w.types.vector(element), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
-    size = w.types.memory(t)[1]
-    name = f"@llvm.masked.gather.v{w.types.lanes}{t}{8 * size}.v{w.types.lanes}p0"
+    name = f"@llvm.masked.gather.v{w.types.lanes}{kind}.v{w.types.lanes}p0"
     everywhere = w.types.splat("i1", "true")
     return w.assign(f"call {vector} {name}({pointers} {at}, i32 {size}, {masks} {everywhere}, {vector} poison)")
 

@@ -85,7 +85,7 @@ class Writer(Text):
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots
         self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by their contents
+        self.constants: dict[object, tuple[str, str]] = {}  # by contents of tables: their names, and types of numbers
         self.arrays: dict[str, tuple[int, str]] = {}  # their sizes, and types of what is in them
         self.in_scratch = False  # whether arrays stand in a GPU's scratch memory, not in the thread's own
         self.moved: Moved | None = None  # in a queue

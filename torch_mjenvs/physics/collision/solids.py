@@ -20,7 +20,7 @@ import numpy as np
 from ...compiler.arrays import Table
 from ...compiler.control import count_while
 from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, number, select
-from ..algebra.spatial import Vec, choose, dot
+from ..algebra.spatial import Vec, choose, dot, zeros
 from ..model.mesh import Face, Mesh
 
 FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
@@ -46,7 +46,7 @@ class Solids:
 
     vertices: Table  # x, y, z
     cells: Table  # first and number of `likely`
-    likely: Table  # vertices
+    likely: Table  # vertices: x, y, z and the number, side by side so that they are read together
     around: Table  # of each vertex, first and number of `corners`
     corners: Table  # the face; the vertex before this one in it: an edge leads there; `Face.spans`, or NONE
     faces: Table  # normal; first and number of `rims`
@@ -71,12 +71,14 @@ def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
     first, count = solids.cells[cell_of(*cells, n)]
 
     def look(k: Any, best: list[Scalar]) -> list[Scalar]:
-        v = solids.likely[first + number(k)]
-        height = dot(n, solids.vertices[v])
-        return choose(height > best[0], [height, v], best)
+        row = first + number(k)
+        p = solids.likely[row, :3]
+        height = dot(n, p)
+        return choose(height > best[0], [height, *p, row], best)
 
-    _, v = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, 0.0], solids.most_likely)
-    return [select(cells.side > 0.0, x, 0.0) for x in solids.vertices[v]] + [v]
+    _, *p, row = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, *zeros(4)], solids.most_likely)
+    there = cells.side > 0.0
+    return [select(there, x, 0.0) for x in p] + [select(there, solids.likely[row, 3], 0.0)]
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,7 +86,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     """Make the tables of a box and of these meshes."""
     box = _box()
     vertices: list[tuple[float, ...]] = list(box.vertices)
-    likely = [np.zeros(0)]
+    likely = list[tuple[float, ...]]()
     count = 0  # of them
     cells: list[tuple[float, float]] = [(0.0, 0.0)]
     of, lists = {}, [(0, box)]  # the number of each mesh's first vertex
@@ -96,7 +98,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
         for numbers in found:
             cells.append((float(count), float(len(numbers))))
             count += len(numbers)
-        likely += [np.concatenate(found) + float(len(vertices))]
+        likely += [(*mesh.vertices[v], float(len(vertices) + v)) for v in np.concatenate(found).tolist()]
         lists.append((len(vertices), mesh))
         vertices += mesh.vertices
     faces: list[tuple[float, ...]] = []
@@ -120,7 +122,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     return Solids(
         Table(vertices),
         Table(cells),
-        Table(np.concatenate(likely).tolist()),
+        Table(likely, 4),
         Table(around),
         Table(flat),
         Table(faces),
