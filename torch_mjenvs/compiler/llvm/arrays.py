@@ -55,7 +55,8 @@ def _fits_float(w: Writer, table: Table) -> bool:
     if w.program.dtype == "float32" or w.gpu is not None or len(table.values) < LONG:
         return False
     numbers = np.asarray(table.values)
-    return bool((numbers.astype(np.float32) == numbers).all())
+    with np.errstate(over="ignore"):
+        return bool((numbers.astype(np.float32) == numbers).all())
 
 
 def fetch(w: Writer, e: Expr) -> None:
