@@ -27,7 +27,7 @@ from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
-MOST_WRITTEN = 60  # contacts with the world that are written out; more are in loops, whose code is smaller
+MOST_WRITTEN = 70  # contacts with the world that are written out; more are in loops, whose code is smaller
 MOST_IN_ROWS = 6  # dofs of a body whose row of J adds no more numbers to gradient and Hessian than its stiffness, 27
 VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see `contact_pool`
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
