@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..arrays import Table
@@ -21,9 +19,10 @@ def lookup(w: Writer, e: Expr) -> None:
     if type(place) is Expr and place.type == "i":
         w.names[e] = _own_entry(w, e)
     elif e.type == "s":
-        w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr.values])
+        w.names[e] = _entry(w, e, "i32", table_of(w, "i32", [str(x) for x in e.attr.values]))
     else:
-        entry = _entry(w, e, w.types.element, floats(w, e.attr.values, w.types.element))
+        name, element = _constants(w, e.attr)
+        entry = _as_number(w, _entry(w, e, element, name), element, w.types.element)
         w.names[e] = in_every_lane(w, entry, w.types.element)
 
 
@@ -35,28 +34,36 @@ def spread(w: Writer, e: Expr) -> None:
 
 def _own_entry(w: Writer, e: Expr) -> str:
     """Write the reading of a table at a place per world."""
-    table: Table = e.attr
-    if table not in w.constants:
-        element = "float" if _fits_float(w, table) else w.types.element
-        w.constants[table] = table_of(w, element, floats(w, table.values, element)), element
-    name, element = w.constants[table]
+    name, element = _constants(w, e.attr)
     step = w.assign(f"sext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")  # see `own_places`
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, {w.types.vector('i64')} {step}")
-    if element == w.types.element:
-        return gather(w, at, w.types.shared)
-    short = _gather(w, at, w.types.shared, element, "f32", 4)
-    return w.assign(f"fpext {w.types.vector(element)} {short} to {w.types.of('f')}")
+    x = _gather(w, at, w.types.shared, element, *(("f32", 4) if element == "float" else ("f64", 8)))
+    return _as_number(w, x, w.types.vector(element), w.types.of("f"))
 
 
-def _fits_float(w: Writer, table: Table) -> bool:
-    """Return whether a double kernel's long table has only numbers that single precision has, as those of meshes have:
-    then it takes half the space.
+def _constants(w: Writer, table: Table) -> tuple[str, str]:
+    """Return the name of a table of numbers, and their type: in a processor's long table of doubles that single
+    precision has, as those of meshes are, it is that, which takes half the space.
     """
-    if w.program.dtype == "float32" or w.gpu is not None or len(table.values) < LONG:
-        return False
-    numbers = np.asarray(table.values)
-    with np.errstate(over="ignore"):
-        return bool((numbers.astype(np.float32) == numbers).all())
+    if table not in w.constants:
+        element = w.types.element
+        values: list[str] | bytes
+        if len(table.values) < LONG or w.gpu is not None:
+            values = [w.types.number(x) for x in table.values]
+        else:
+            numbers = np.asarray(table.values)
+            with np.errstate(over="ignore"):
+                single = numbers.astype(np.float32)
+            if element == "float" or (single == numbers).all():
+                numbers, element = single, "float"
+            values = numbers.tobytes()
+        w.constants[table] = table_of(w, element, values), element
+    return w.constants[table]
+
+
+def _as_number(w: Writer, x: str, kind: str, wanted: str) -> str:
+    """Write a number, or a vector of numbers, in the program's precision."""
+    return x if kind == wanted else w.assign(f"fpext {kind} {x} to {wanted}")
 
 
 def fetch(w: Writer, e: Expr) -> None:
@@ -70,13 +77,6 @@ def fetch(w: Writer, e: Expr) -> None:
         return
     at = w.assign(f"getelementptr {element}, {shared} {buffer}, i32 {w.value(place, 's')}")
     w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
-
-
-def floats(w: Writer, values: Sequence[float], element: str) -> list[str] | bytes:
-    """Return numbers as `table_of` takes them."""
-    if len(values) < LONG or w.gpu is not None:
-        return [w.types.number(x) for x in values]
-    return np.asarray(values, np.float32 if element == "float" else np.float64).tobytes()
 
 
 def table_of(w: Writer, element: str, values: list[str] | bytes) -> str:
@@ -93,8 +93,7 @@ def table_of(w: Writer, element: str, values: list[str] | bytes) -> str:
     return w.tables[text].split(" ", 1)[0]
 
 
-def _entry(w: Writer, e: Expr, element: str, values: list[str] | bytes) -> str:
-    name = table_of(w, element, values)
+def _entry(w: Writer, e: Expr, element: str, name: str) -> str:
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
     return w.assign(f"load {element}, {w.types.shared} {at}")
 

@@ -45,14 +45,17 @@ from .welds import weld
 def make_constraint(m: Model, d: Data) -> None:
     """Make d.constraints, the rows that may act: mj_makeConstraint, mj_referenceConstraint."""
     alone, grouped, pools = _divided(m, d)
+    rows, stiffnesses = list[list[Pair]](), list[list[Pair]]()
+    for pairs in grouped:
+        (stiffnesses if adds_stiffness(m, pairs) else rows).append(pairs)
     d.constraints = [
         *equalities(m, d),
         *friction_losses(m, d),
         *joint_limits(m, d),
         *tendon_limits(m, d),
         *contacts(m, d, alone),
-        *contact_groups(m, d, [pairs for pairs in grouped if not adds_stiffness(m, pairs)]),
-        *world_batches(m, d, [pairs for pairs in grouped if adds_stiffness(m, pairs)]),
+        *contact_groups(m, d, rows),
+        *world_batches(m, d, stiffnesses),
         *contact_pools(m, d, pools),
     ]
 
