@@ -81,6 +81,11 @@ def norm(a: Vec) -> Scalar:
     return sqrt(dot(a, a))
 
 
+def unit(a: Vec) -> list[Scalar]:
+    """Return a / |a|, shorter than 1 where |a| < mjMINVAL."""
+    return scale(a, 1.0 / maximum(norm(a), MINVAL))
+
+
 def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
     """Return a / |a|, or `otherwise` where |a| < mjMINVAL. mju_normalize3, mju_normalize4."""
     length = norm(a)

@@ -43,7 +43,7 @@ def find_ellipsoid(one: Geom, two: Geom) -> Found:
 def find_cylinder(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of a cylinder and another one, or a box, to rounding."""
     spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
-    return _flat(one, two, polish(one, two, spot), corners)
+    return _flat(one, two, polish(one, two, spot), _numbers(corners))
 
 
 def find_cylinder_box(one: Geom, two: Geom) -> Found:
@@ -52,20 +52,20 @@ def find_cylinder_box(one: Geom, two: Geom) -> Found:
         return find_cylinder(one, two)
     first, second = Hull(one), Hull(two)
     spot = settled(one, two, *way_out(first, second))
-    numbers = [corners_of(first, spot[4:]), corners_of(second, scale(spot[4:], -1.0))]
-    spots, _ = find_patch(first, second, spot, numbers, one.margin, one.several)
-    return [(spot[0], spot) for spot in spots]
+    return _flat(one, two, spot, [corners_of(first, spot[4:]), corners_of(second, scale(spot[4:], -1.0))])
 
 
 def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of a cylinder and a mesh, within `deepest.TOLERANCE`."""
-    return _flat(one, two, *deepest_face(Hull(one), Hull(two), one.margin))
+    spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
+    return _flat(one, two, spot, _numbers(corners))
 
 
-def _flat(one: Geom, two: Geom, spot: list[Scalar], corners: list[list[Scalar]]) -> Found:
-    """Find the contacts of two shapes without skins that both have flat parts, from their spot and the face's corners.
+def _flat(one: Geom, two: Geom, spot: list[Scalar], numbers: list[list[Scalar]]) -> Found:
+    """Find the contacts of two shapes without skins that both have flat parts, from their spot and, for each shape, the
+    numbers of the three corners that touch there.
     """
-    spots, _ = find_patch(Hull(one), Hull(two), spot, _numbers(corners), one.margin, one.several)
+    spots, _ = find_patch(Hull(one), Hull(two), spot, numbers, one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 

@@ -25,14 +25,14 @@ from typing import Any
 from ....compiler.arrays import Table
 from ....compiler.control import repeat
 from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, maximum, select, sqrt
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, norm, scale
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, norm, scale, unit
 from .hull import Hull
 
 STEPS = 4  # of Newton's method; `settled` makes two more
 FARTHEST = 0.8  # radians: the most that a step turns
 LEVEL = 1e-6  # the cosine of an angle that is a right angle to rounding
 EXACT, END, NEAR = 0.0, 1.0, 4.0  # kinds of n: in closed form, also of an end of the cylinder, by Newton's method
-UNIT = ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+AXES = ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def way_out(cylinder: Hull, box: Hull) -> tuple[list[Scalar], Mask, list[Mask]]:
     """Return n, whether it is exact or only near enough for `settled`, and for each shape whether an end lies flat."""
     centre, axis = box.seen(cylinder.centre), [dot(x, cylinder.axes[2]) for x in box.axes]
     pair = _Pair(centre, axis, cylinder.radii[0], cylinder.box[2], box.box)
-    ways = [scale(n, select(dot(n, centre) > 0.0, -1.0, 1.0)) for n in (*UNIT, axis)]
+    ways = [scale(n, select(dot(n, centre) > 0.0, -1.0, 1.0)) for n in (*AXES, axis)]
     best = [pair.reach(ways[0]), *ways[0], EXACT]
     for n, kind in zip(ways[1:], (EXACT, EXACT, END), strict=True):
         best = _better(pair, n, True, best, kind)
-    for unit in UNIT:
-        n = cross(unit, axis)
+    for edge in AXES:
+        n = cross(edge, axis)
         length = norm(n)
         n = scale(n, select(dot(n, centre) > 0.0, -1.0, 1.0) / maximum(length, MINVAL))
         best = _better(pair, n, length > LEVEL, best)
@@ -132,13 +132,9 @@ def _about(pair: _Pair, k: int, signs: list[Scalar]) -> tuple[list[Scalar], Mask
         slope = c * y - s * x + square * c * s
         bend = -(c * x + s * y) + square * (c * c - s * s)
         turn = clip(-slope / maximum(absolute(bend), MINVAL), -FARTHEST, FARTHEST)
-        at = _unit([c - turn * s, s + turn * c])
+        at = unit([c - turn * s, s + turn * c])
     n = add(scale(small, wide * at[0]), scale(large, narrow * at[1]))
     length = norm(n)
     out: list[Scalar] = [0.0, 0.0, 0.0]
     out[i], out[j] = scale(n, 1.0 / maximum(length, MINVAL))
     return out, length > LEVEL * wide
-
-
-def _unit(n: Vec) -> list[Scalar]:
-    return scale(n, 1.0 / maximum(norm(n), MINVAL))

@@ -21,7 +21,7 @@ from ....compiler.scalar import (
     number,
     select,
 )
-from ...algebra.spatial import MINVAL, add, add_scaled, choose, cross, dot, norm, scale, sub, zeros
+from ...algebra.spatial import MINVAL, add, add_scaled, choose, cross, dot, norm, scale, sub, unit, zeros
 from ..colliders import NEVER
 from .hull import Hull, difference
 
@@ -199,14 +199,14 @@ def _grown(corners: list[list[Scalar]], sides: list[list[Scalar]], new: list[Sca
 
 def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
     """Find four points of C that span a volume, each as far as it can be from what those before it span."""
-    n = scale(direction, 1.0 / maximum(norm(direction), MINVAL))
+    n = unit(direction)
     n = choose(dot(direction, direction) < MINVAL, [1.0, 0.0, 0.0], n)
     p, q = furthest(n), furthest(scale(n, -1.0))
     way = sub(q[:3], p[:3])
     n = _across(way)
     r = _further(furthest, n, p)
     n = cross(way, sub(r[:3], p[:3]))
-    n = scale(n, 1.0 / maximum(norm(n), MINVAL))
+    n = unit(n)
     s = _further(furthest, n, p)
     turned = dot(sub(s[:3], p[:3]), n) > 0.0  # the first face must look away from the last corner
     return [p, choose(turned, r, q), choose(turned, q, r), s]
@@ -219,7 +219,7 @@ def _across(way: list[Scalar]) -> list[Scalar]:
     axis = [select(least_x, 1.0, 0.0), select(least_x, 0.0, select(least_y, 1.0, 0.0))]
     axis.append(1.0 - axis[0] - axis[1])
     n = cross(way, axis)
-    return scale(n, 1.0 / maximum(norm(n), MINVAL))
+    return unit(n)
 
 
 def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:

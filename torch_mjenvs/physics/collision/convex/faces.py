@@ -13,8 +13,8 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import count_while
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, number, select
-from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, dot, norm, scale, sub
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, number, select
+from ...algebra.spatial import Vec, add_scaled, choose, dot, norm, scale, sub, unit
 from .hull import Hull
 
 ROUND = 16  # corners for a disc
@@ -147,7 +147,7 @@ class Feature:
         if self.round is not False:
             across = add_scaled(out, axis, -dot(axis, out))
             upright = norm(across) < ALONG
-            side = hull.furthest(scale(across, 1.0 / maximum(norm(across), MINVAL)))
+            side = hull.furthest(unit(across))
             side = add_scaled(side, across, hull.skin)
             side = add_scaled(side, axis, dot(sub(hull.centre, side), axis) - hull.box[2])
             start = choose(self.round, add_scaled(side, row[:3], select(upright, NOWHERE, 0.0)), start)

@@ -16,7 +16,7 @@ from ....compiler.arrays import Array
 from ....compiler.control import choose_all, count_while, when_any
 from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
-from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
+from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, scale, sub, unit, zeros
 from ..colliders import NEVER
 from .faces import ROUND, FaceOrEdge, Feature, choose_part, opposite
 from .hull import Hull
@@ -125,7 +125,7 @@ def _cut_off(
         a = rows[rims + k, :3]
         b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0), :3]
         inwards = cross(sub(b, a), at.normal)
-        inwards = scale(inwards, 1.0 / maximum(norm(inwards), MINVAL))
+        inwards = unit(inwards)
 
         def side(i: Any, made: Scalar) -> Scalar:
             k = number(i)

@@ -29,7 +29,7 @@ from ....compiler.scalar import (
     maximum,
     select,
 )
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, is_zero, norm, scale, sub, zeros
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, choose, cross, dot, is_zero, norm, scale, sub, unit, zeros
 from ..colliders import NEVER, Geom
 from .hull import Hull
 
@@ -120,9 +120,9 @@ class _Levels:
         square, two = dot(over, over), count > 1.5
         self.fixed = logical_and(two, square > PARALLEL)
         self.alike = logical_and(two, logical_not(square > PARALLEL))
-        along = _unit(add_scaled(n, first, -dot(first, n)))
+        along = unit(add_scaled(n, first, -dot(first, n)))
         upright = scale(over, select(dot(over, n) >= 0.0, 1.0, -1.0) / maximum(norm(over), MINVAL))
-        self.n = choose(self.fixed, upright, along) if s.edges else _unit(n)
+        self.n = choose(self.fixed, upright, along) if s.edges else unit(n)
 
     def slid(self, w: Vec) -> tuple[list[Scalar], list[Scalar]]:
         """Return how far w has to move along each of the edges to be along n, and how far it may."""
@@ -159,8 +159,7 @@ def polished_spot(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
     """Return the spot of two such shapes that `polish` left, with the derivative of the solution."""
     s, acts = _Shapes.of(one, two), spot[0] < NEVER
     n = choose(acts, [held(x) for x in spot[4:]], [0.0, 0.0, 1.0])
-    along = [dot(edge.axis, n) for edge in s.edges]
-    sides = [select(absolute(x) < LEVEL, 0.0, select(x > 0.0, 1.0, -1.0)) for x in along]
+    sides = _sides(s, n)
     flats = [
         logical_and(rim, absolute(absolute(dot(hull.axes[2], n)) - 1.0) < LEVEL * LEVEL)
         for hull, rim in zip(s.hulls, s.rims, strict=True)
@@ -176,14 +175,9 @@ def settled(one: Geom, two: Geom, n: list[Scalar], exact: Mask, flats: list[Mask
     and nearly right, or `exact`. flats: by shape, the mask of the worlds where an end of the cylinder lies flat.
     """
     s = _Shapes.of(one, two)
-    along = [dot(edge.axis, n) for edge in s.edges]
-    sides = [
-        select(logical_and(absolute(x) < LEVEL, edge.half > 0.0), 0.0, select(x > 0.0, 1.0, -1.0))
-        for x, edge in zip(along, s.edges, strict=True)
-    ]
-    at = _Feature(sides, flats)
+    at = _Feature(_sides(s, n), flats)
     for _ in range(SETTLING):
-        levels = _Levels(s, n, sides)
+        levels = _Levels(s, n, at.sides)
         n = choose(exact, n, _step(s, levels, at, _furthest(s, levels.n, at), last=False)[0])
     return _spot(s, n, at)
 
@@ -217,6 +211,12 @@ def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
     start = {"n": list(n), "sides": sides, "turned": NEVER, "go": True}
     c = count_while(lambda i, c: c["go"], step, start, STEPS)
     return c["n"], _Feature(c["sides"], flats)
+
+
+def _sides(s: _Shapes, n: list[Scalar]) -> list[Scalar]:
+    """Return the sides of a normal that is level with an edge to rounding, or not at all."""
+    along = [dot(edge.axis, n) for edge in s.edges]
+    return [select(absolute(x) < LEVEL, 0.0, select(x > 0.0, 1.0, -1.0)) for x in along]
 
 
 def _first_sides(s: _Shapes, n: list[Scalar]) -> list[Scalar]:
@@ -275,7 +275,7 @@ def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tupl
     """
     n = levels.n
     steep = absolute(n[0]) < 0.7
-    first = _unit(cross([select(steep, 1.0, 0.0), select(steep, 0.0, 1.0), 0.0], n))
+    first = unit(cross([select(steep, 1.0, 0.0), select(steep, 0.0, 1.0), 0.0], n))
     first = choose(levels.free, first, cross(levels.first, n))
     tangents = [first, cross(n, first)]
     depth = dot(n, w)
@@ -297,7 +297,7 @@ def _step(s: _Shapes, levels: _Levels, at: _Feature, w: Vec, last: bool) -> tupl
     turned = n
     for t, turn in zip(tangents, turns, strict=True):
         turned = add_scaled(turned, t, turn)
-    turned = _unit(turned)
+    turned = unit(turned)
     for hull, flat in zip(s.hulls, at.flats, strict=True):
         axis = hull.axes[2]
         turned = choose(flat, scale(axis, select(dot(axis, n) >= 0.0, 1.0, -1.0)), turned)
@@ -357,7 +357,3 @@ def _over(x: Scalar, y: Scalar) -> Scalar:
     """Return x / y; 0 where y is 0."""
     nothing: Mask = absolute(y) < MINVAL
     return select(nothing, 0.0, x / select(nothing, 1.0, y))
-
-
-def _unit(x: Vec) -> list[Scalar]:
-    return scale(x, 1.0 / maximum(norm(x), MINVAL))

@@ -30,7 +30,7 @@ from ....compiler.scalar import (
     select,
     sqrt,
 )
-from ...algebra.spatial import MAXVAL, MINVAL, Vec, add, add_scaled, choose, column, dot, norm, scale, sub, zeros
+from ...algebra.spatial import MAXVAL, MINVAL, Vec, add, add_scaled, choose, column, dot, scale, sub, unit, zeros
 from ..colliders import NEVER, Found, Geom, Place, make_frame
 
 MOST = 8  # corners of a parallelogram cut off at four sides
@@ -191,7 +191,7 @@ def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: S
     R = [_turned(row, j) for row in _turned(R, i)]
     p, h1, h2 = _turned(p, i), _turned(h1, i), _turned(h2, j)
     n = [0.0, -R[2][0], R[1][0]]
-    n = scale(n, 1.0 / maximum(norm(n), MINVAL))
+    n = unit(n)
     n = choose(dot(n, p) < 0.0, scale(n, -1.0), n)
     m = [dot(n, [row[c] for row in R]) for c in range(3)]  # as the second box sees it
     along = [row[0] for row in R]
