@@ -246,4 +246,4 @@ def test_sensors_of_cameras_that_vary_are_mujocos():
         d = mujoco.MjData(mjm)
         d.qvel[:] = velocities[world]
         mujoco.mj_forward(mjm, d)
-        np.testing.assert_allclose(simulation.sensordata[world].numpy(), d.sensordata, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(simulation.sensordata[world].cpu(), d.sensordata, rtol=1e-10, atol=1e-10)
