@@ -32,7 +32,6 @@ import torch
 from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from .checks import as_rows
 from .envs.observation import chosen_groups
@@ -214,8 +213,8 @@ class Network(nn.Module):
         found: list[nn.Module] = []
         for (weight, bias), affine in itertools.zip_longest(layers, norms):
             # No random initial weights: a run that is evaluated must draw the same random numbers as one that is not.
-            layer = skip_init(nn.Linear, weight.shape[1], weight.shape[0], device=weight.device)
-            layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
+            layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+            layer.weight, layer.bias = (nn.Parameter(x.detach().clone()) for x in (weight, bias))
             found.append(layer)
             if affine:
                 norm = nn.LayerNorm(len(bias), device=weight.device)

@@ -28,20 +28,27 @@ try:
     main(sys.argv[2:])
 except SystemExit as end:
     assert not end.code, end.code
+"""
+CHECKED = """
 needless = [x for x in sys.argv[1].split(",") if x in sys.modules]
 assert not needless, needless
 """
 
 
 def test_help_imports_neither_what_draws_nor_what_logs():
-    run(IMPORTED, ",".join([*NEEDLESS, "matplotlib", "tensorboard"]), "train", "--help")
+    run(IMPORTED + CHECKED, ",".join([*NEEDLESS, "matplotlib", "tensorboard"]), "train", "--help")
 
 
 def test_training_does_not_import_what_compiles_for_torch(tmp_path):
     few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--actor", "16", "--total-steps", "64"]
-    run(IMPORTED, ",".join(NEEDLESS), "train", "--env", "TorchInvertedPendulum-v0", *few, "--episodes", "2",
+    run(IMPORTED + CHECKED, ",".join(NEEDLESS), "train", "--env", "TorchInvertedPendulum-v0", *few, "--episodes", "2",
         "--out", str(tmp_path / "run"), "--evaluations", "0")  # fmt: skip
     assert json.loads((tmp_path / "run" / "result.json").read_text())["frames"] == 64
+
+
+def test_a_policy_is_loaded_without_what_compiles_for_torch():
+    """It is loaded on the way, too: whenever a run on a GPU is evaluated."""
+    run("import sys, torch_mjenvs; torch_mjenvs.pretrained('TorchHopper-v0')" + CHECKED, ",".join(NEEDLESS))
 
 
 @pytest.mark.parametrize("name", ["HalfCheetah", "Hopper"])
