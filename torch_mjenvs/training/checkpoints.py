@@ -7,7 +7,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,19 @@ SHARE = 0.05  # ... or later, so that large ones take no more of the time than t
 BEFORE = {"norm": "none"}  # settings that older runs did not have yet
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
 MADE = "made."  # before what a run's task is made of: it may change, too, with a note
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found: the mean return of the policy that a run had after so many seconds and frames.
+
+    policy: the contents of its file.
+    """
+
+    seconds: float
+    frames: int
+    mean: float
+    policy: Mapping[str, Any]
 
 
 class Kept:
@@ -68,12 +82,20 @@ class Kept:
             raise SystemExit(f"{file}, of the run as it was before, cannot be removed: {error.strerror}") from error
         print(f"{file} was of the run as it was before, and is removed", file=sys.stderr)
 
-    def save_best(self, evaluation: float) -> None:
-        """Save the policy as OUT/best.pt if it did better in this evaluation than in all before."""
-        before = [mean for _, _, mean in self.history["evaluations"][:-1] if math.isfinite(mean)]
-        if evaluation > max(before, default=-math.inf):
-            about = {"frames": self.agent.frames_seen, "evaluation": evaluation}
-            save(policy_entries(self.agent, self.run) | {"about": about}, self.out / "best.pt")
+    def add(self, ended: Iterable[Evaluated]) -> dict[str, float]:
+        """Add evaluations to the history; save the policy as OUT/best.pt if one did better than all before.
+
+        Return the last one's mean, by the name that it is logged under; nothing if there is none.
+        """
+        told = {}
+        for found in ended:
+            before = [mean for _, _, mean in self.history["evaluations"] if math.isfinite(mean)]
+            if found.mean > max(before, default=-math.inf):
+                about = {"frames": found.frames, "evaluation": found.mean}
+                save({**found.policy, "about": about}, self.out / "best.pt")
+            self.history["evaluations"].append([round(found.seconds, 2), found.frames, found.mean])
+            told["evaluation"] = found.mean
+        return told
 
 
 def policy_entries(agent: Agent, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import math
 import shlex
 import sys
 import time
@@ -19,20 +20,20 @@ import torch
 from tqdm import tqdm
 
 from ..envs.tasks.base import Task
-from ..envs.vector_env import TorchVectorEnv
-from ..policy import as_fields, policy_of
+from ..policy import as_fields
 from .agent import Agent
-from .checkpoints import Kept, load, policy_entries, resumed, save, save_json, write
+from .checkpoints import Kept, load, resumed, save, save_json, write
+from .evaluations import EVALUATED, Evaluation
 from .flags import Parser, count, device, seed, wandb_project, whole
 from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
-from .scores import Act, Score, figures, first_episodes, one_thread, scores, show
+from .scores import Score, figures, scores, show
 from .settings import MEANINGS, RULES, SETTINGS, settings, tabled, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
-from .worlds import made_of, make, make_to_score, task_id
+from .worlds import made_of, make, task_id
 
 __all__ = [
     "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "name_of", "parsed", "parser", "report",
@@ -41,8 +42,6 @@ __all__ = [
 
 if importlib.util.find_spec("matplotlib") is None:  # needed at the end of a run, so reported before it begins
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
-
-EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
 def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -> argparse.ArgumentParser:
@@ -177,7 +176,8 @@ def train(
 
     Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best in evaluations, and OUT/checkpoint.pt, to resume from.
     Evaluates the policy on the way, which does not change the course of the run. In a run shared among processes, the
-    first one does this, and all learn the same.
+    first one does this, and all learn the same. A run on a GPU goes on meanwhile: what an evaluation found is logged
+    with a later iteration.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
@@ -198,6 +198,7 @@ def train(
     kept = Kept(agent, run, out, history, share)
     if not args.resume:
         kept.save(0.0)
+    missing = history.pop("evaluating", [])  # of the very state that was resumed
     off = not share.first
     often = 0.1 if sys.stderr.isatty() else 10.0  # seconds from one update of the bar to the next: a log needs fewer
     bar = tqdm(
@@ -210,6 +211,8 @@ def train(
         closing(evaluating) as evaluation,
         bar,
     ):
+        for at in missing if evaluation.env else ():
+            evaluation.begin(agent, *at)
         while agent.frames_seen < total and not status:
             last = agent.frames_seen
             agent.iterate()
@@ -224,16 +227,20 @@ def train(
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
-                values["evaluation"] = evaluation(agent)
-                history["evaluations"].append([round(seconds, 2), frames, values["evaluation"]])
-                kept.save_best(values["evaluation"])
+                evaluation.begin(agent, seconds, frames)
+            saves = kept.due(last)
+            waits_before = math.inf if why or frames >= total else frames if saves else 0
+            values |= kept.add(evaluation.ended(waits_before))
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
                 raise SystemExit(_diverged(why, bool(found.bad_rewards), agent, kept))
-            told = share.told((interrupts.status, kept.due(last)))
+            told = share.told((interrupts.status, saves))
             status = max(status for status, _ in told)
             if told[0][1]:
+                history["evaluating"] = evaluation.running()  # at most that of this state: a resumed run makes it again
                 kept.save(time.perf_counter() - start)
+        kept.add(evaluation.ended(math.inf))
+        history.pop("evaluating", None)
         status = status or max(share.told(interrupts.status))
     if status:
         kept.save(time.perf_counter() - start)
@@ -261,40 +268,6 @@ def _again(run: Mapping[str, Any], out: Path) -> str:
     """Return the flags that go on with a run."""
     flags = ["--resume", "--out", str(out)] + (["--env", run["env"]] if ":" in run["env"] else [])
     return shlex.join(flags)
-
-
-class Evaluation:
-    """The mean return of an agent's mean actions in a few episodes of the Torch task, the same ones at every call.
-
-    The worlds are on the CPU, and in a run on a GPU so is a copy of the policy: a step of so few worlds takes a GPU
-    several times as long. This does not change the random numbers of the run.
-
-    They are made at once, if there are to be evaluations at all (`wanted`): later the task's model may have changed.
-    """
-
-    def __init__(self, run: dict[str, Any], args: argparse.Namespace, wanted: bool = True):
-        self.run, self.args = run, args
-        self.env: TorchVectorEnv | None = None
-        if wanted:
-            with torch.random.fork_rng(devices=[]):
-                given = arguments(run["env"], run.get("task", {}))
-                self.env = make_to_score(run["env"], EVALUATED, "cpu", **given)
-
-    def __call__(self, agent: Agent) -> float:
-        if torch.device(self.args.device).type == "cpu":
-            return self._mean(agent.act)
-        with one_thread():  # else the few rows are shared out: on a busy machine up to ten times as slow
-            return self._mean(policy_of(policy_entries(agent, self.run)).cpu())  # which draws no random numbers
-
-    def _mean(self, act: Act) -> float:
-        assert self.env is not None
-        with torch.random.fork_rng(devices=[]):
-            return float(first_episodes(act, self.env, self.args.seed + 2, "cpu").returns.mean())
-
-    def close(self) -> None:
-        """Close the worlds."""
-        if self.env is not None:
-            self.env.close()
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:

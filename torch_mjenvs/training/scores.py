@@ -135,14 +135,19 @@ def _side_by_side(
     return Score(torch.cat([x.returns for x in found]))
 
 
-def first_episodes(act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str, by_rows: bool = False) -> Score:
-    """Score a policy over the first episode in each world after a reset with this seed; for `by_rows` see `scores`."""
+def first_episodes(
+    act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str, by_rows: bool = False, beside: bool = False
+) -> Score:
+    """Score a policy over the first episode in each world after a reset with this seed; for `by_rows` see `scores`.
+
+    beside: another thread draws random numbers meanwhile, so torch's generator is left alone: a rollout puts it back.
+    """
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
     logged = inside.engine.layout.logged if isinstance(inside, TorchVectorEnv) else ()
     named = {name: torch.zeros_like(returns) for name in logged}
-    rolled = isinstance(env, TorchVectorEnv) and env.engine.mode is AutoresetMode.SAME_STEP
+    rolled = isinstance(env, TorchVectorEnv) and env.engine.mode is AutoresetMode.SAME_STEP and not beside
     if torch.device(device).type != "cpu":
         rolled &= by_rows  # another policy may do what a CUDA graph cannot hold
     steps = _rolled(act, cast(TorchVectorEnv, env), seed) if rolled else _stepped(act, env, seed, device)
