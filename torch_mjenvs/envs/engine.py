@@ -243,11 +243,14 @@ class Engine(Varied):
 
     def kept(self, world: int, time: float) -> dict[str, np.ndarray]:
         """Return what physics keeps of a world besides positions, velocities and activations, as mjData at this time.
+
+        The wind is none of it: MuJoCo has it in the model, and `own_fields` tells it.
         """
         if not self.layout.kept:
             return {}
         parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
         found = dict(zip(self.layout.kept, parts, strict=True))
+        found.pop("wind", None)
         if "history" in found:
             found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
         return {name: x.reshape(-1, HELD[name]) if HELD.get(name, 1) > 1 else x for name, x in found.items()}
@@ -323,6 +326,13 @@ class Engine(Varied):
     @property
     def _loaded(self) -> mujoco.MjModel:
         return self.mjmodel
+
+    @property
+    def _wind(self) -> torch.Tensor | None:
+        kept = self.layout.kept
+        if "wind" not in kept:
+            return None
+        return dict(zip(kept, self.view("kept").split([*kept.values()], 1), strict=True))["wind"]
 
     @property
     def output_bytes(self) -> int:

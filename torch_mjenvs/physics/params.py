@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -21,6 +21,7 @@ from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
 from .dynamics.actuators.kinds import forces_by_acc0
+from .dynamics.fluid import has_fluid
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
 from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
@@ -105,6 +106,16 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
             why = REASONS.get(name) or _why_not(m, name)
             raise ValueError(f"{name!r} cannot vary: {why}. What can: {', '.join(known)}")
     return tuple(name for name in known if name in names)
+
+
+def check_wind(m: Model, names: Collection[str]) -> None:
+    """Raise ValueError if the wind moves nothing in a model of which the parameters of these names vary."""
+    if "wind" in m.switched_off:
+        raise ValueError("wind has no use: disable flags of the model switch off the forces of the fluid")
+    if not (has_fluid(m) or {"density", "viscosity"} & {*names}):
+        raise ValueError(
+            "wind has no use: the model has neither density nor viscosity, as by <option density='1.2'/> (kg/m3, air)"
+        )
 
 
 def variable(m: Model) -> tuple[str, ...]:
