@@ -9,13 +9,16 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+import kernels
 import mujoco
 import numpy as np
 import oracle
 import pytest
 import torch
+from ptx import Machine
 
 from torch_mjenvs import Control, Outcome, Start, Task, TorchEnv, TorchVectorEnv, Uniform
+from torch_mjenvs.compiler import cuda
 from torch_mjenvs.physics import UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation
 from torch_mjenvs.scalar import select
@@ -139,6 +142,23 @@ def test_steps_are_those_of_a_loop_around_mujoco(integrator: str, shape: str, da
             blown, contacts = max(blown, np.abs(mjm.opt.wind).max()), contacts + d.ncon
         obs = seen
     assert blown > 5 and contacts > 5
+
+
+@pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="on a GPU all other tests run this code itself")
+def test_the_code_for_a_gpu_gives_the_same_bits() -> None:
+    """A step and its reset, by the interpreter of PTX."""
+    env = TorchVectorEnv(Flying(), 16, autoreset_mode="SameStep", max_episode_steps=4)
+    env.reset(seed=0)
+    engine = env.engine
+    program = engine._episode.program("step", "float32")
+    for turn in range(4):
+        env.engine.action.copy_(torch.from_numpy(np.random.default_rng(turn).uniform(-1, 1, (16, 4))))
+        ours, theirs = ({name: x.clone() for name, x in engine.buffers.items()} for _ in range(2))
+        kernels.build(program).bind(ours)()
+        Machine(cuda.assembly(program)).launch([theirs[b.name] for b in program.buffers], 16)
+        for name, x in ours.items():
+            assert x.numpy().tobytes() == theirs[name].numpy().tobytes(), name
+        env.step(env.engine.action.clone())
 
 
 def test_the_wind_is_part_of_the_state_and_of_the_model_of_a_world() -> None:

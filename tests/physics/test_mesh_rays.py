@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import kernels
 import mujoco
 import numpy as np
 import oracle
 import pytest
 import torch
+from ptx import Machine
 
 from torch_mjenvs import Simulation, UnsupportedModel
-from torch_mjenvs.physics import Data, load
+from torch_mjenvs.compiler import cuda
+from torch_mjenvs.physics import Data, load, simulation
 from torch_mjenvs.physics.sensors import ray
 from torch_mjenvs.physics.sensors.ray import MISS, ray_geom
 
@@ -102,6 +105,20 @@ def test_rangefinders_of_a_drone_measure_gates_and_others(dtype: torch.dtype) ->
         np.testing.assert_allclose(sim.sensordata[k].cpu(), d.sensordata, rtol=bound, atol=bound)
         met += d.sensordata[0] > 0 and abs(d.sensordata[0] - 2) < 1.5
     assert met > 10
+
+
+@pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="on a GPU all other tests run this code itself")
+def test_the_code_for_a_gpu_gives_the_same_bits() -> None:
+    """Where rays meet and miss a gate, by the interpreter of PTX."""
+    request = simulation.KernelRequest(load(mujoco.MjModel.from_xml_string(SHAPES)), ("sensordata",))
+    program, rng = simulation.program(request, "float32", stepping=False), np.random.default_rng(0)
+    state = {"qpos": rng.normal(0, 0.4, (7, 256)), "qvel": np.zeros((6, 256)), "qacc_warmstart": np.zeros((6, 256))}
+    ours, theirs = kernels.tensors(program, state), kernels.tensors(program, state)
+    kernels.build(program).bind(ours)()
+    Machine(cuda.assembly(program)).launch(list(theirs.values()), 256)
+    found = ours["sensordata"][:, :256].numpy()
+    np.testing.assert_array_equal(theirs["sensordata"][:, :256].numpy().view(np.int32), found.view(np.int32))
+    assert 20 < (found > 0).sum() < 200
 
 
 def test_a_ray_does_not_slip_through_between_triangles() -> None:
