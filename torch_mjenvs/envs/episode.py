@@ -96,12 +96,14 @@ class Episode:
         m, names = self.model, check_names(
             self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
         )
-        if "wind" in {*self.held, *self.randomize, *by_task}:
+        if "wind" in self.held:
             check_wind(m, names)
         if not names:
             return None
         columns = Columns(m, names, self._only(names, {*self.vary, *self.randomize, *by_task}))
         self._refuse_idle(columns)
+        if "wind" in {*self.randomize, *by_task}:
+            check_wind(m, names)
         for end in (0, 1):
             nominal = columns.nominal()
             params: list[Scalar] = [*nominal]
