@@ -163,6 +163,7 @@ def test_the_code_for_a_gpu_gives_the_same_bits() -> None:
 
 def test_the_wind_is_part_of_the_state_and_of_the_model_of_a_world() -> None:
     env = TorchVectorEnv(Flying(), 3, autoreset_mode="SameStep", max_episode_steps=4)
+    assert env.model_of(2).opt.wind.tolist() == [1.0, 0.0, 0.0]  # the model's, until there is an episode
     env.reset(seed=1)
     for _ in range(2):
         obs = env.step(torch.full((3, 4), 0.25, device=env.device))[0]
