@@ -249,9 +249,20 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
         TorchVectorEnv(type("Wrong", (Flying,), members)(calm=True), 1)
 
 
-def still(density: float = 0.0) -> mujoco.MjModel:
+def test_substeps_that_push_only_sometimes_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Fickle(Flying):
+        def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
+            known = isinstance(m.body_mass[1], float)  # a number only where nothing varies
+            return Control([0.5] * 4, xfrc_applied={"drone": GUST} if known else {})
+
+    with pytest.raises(ValueError, match=r"pushes with \[\], and with \['xfrc_applied'\] before: always the same"):
+        TorchVectorEnv(Fickle(), 1, randomize={"body_mass": (0.5, 2.0)})
+
+
+def still() -> mujoco.MjModel:
     mjm = Flying().load()
-    mjm.opt.density, mjm.opt.viscosity = density, 0.0
+    mjm.opt.density = mjm.opt.viscosity = 0.0
     return mjm
 
 
