@@ -13,8 +13,11 @@ from torch_mjenvs.physics.params import OPTIONS, VARIABLE
 
 # For bodies that MuJoCo's compiler found to be simple, the matrix M has room only for a diagonal.
 TURNING = {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}
-SHIFTED = {"gravity", "wind", "body_pos", "body_ipos", "jnt_pos", "qpos_spring", "geom_pos", "geom_margin", "cam_pos"}
-DIRECTIONS = {"body_quat", "body_iquat", "jnt_axis", "geom_quat", "cam_quat"}
+SHIFTED = {
+    "gravity", "wind", "body_pos", "body_ipos", "jnt_pos", "qpos_spring", "geom_pos", "geom_margin", "site_pos",
+    "cam_pos",
+}  # fmt: skip
+DIRECTIONS = {"body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat"}
 
 
 def nominal(mjm: mujoco.MjModel, name: str) -> np.ndarray:

@@ -263,6 +263,7 @@ def test_to_set_an_attribute_of_a_world_is_refused_by_name(cart, name, text):
         (lambda data: setattr(data, "xpos", []), "world.data.xpos cannot be set"),
         (lambda data: data.xposs, "world.data has no field 'xposs'"),
         (lambda data: data.time, "world.data.time is not known in a task; count steps in the task's memory"),
+        (lambda data: data.wind, "world.data.wind is not known in a task; name it in the task's `inputs`"),
         (lambda data: data.constraints, "world.data.constraints is not of numbers"),
     ],
 )

@@ -312,7 +312,7 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
 
 
 def test_inputs_that_a_task_cannot_set_are_refused() -> None:
-    with pytest.raises(ValueError, match="inputs may name mocap_pos, mocap_quat, eq_active, not 'ctrl'"):
+    with pytest.raises(ValueError, match="inputs may name mocap_pos, mocap_quat, eq_active, wind, not 'ctrl'"):
         type("Wrong", (Grasping,), {"inputs": ("ctrl",)})()
 
 

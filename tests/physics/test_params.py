@@ -112,6 +112,49 @@ def test_two_hundred_draws_of_parameters_move_as_in_mujoco(name):
     beside_mujoco(name, 8 if isinstance(name, str) else 4, seed=1)
 
 
+DRONE = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><site name="anchor" pos=".5 0 1"/>
+  <body pos="0 0 .5"><freejoint/><geom type="box" size=".1 .1 .02" mass=".5" euler="0 20 0"/>
+    <site name="imu" pos="0 0 .02"/><site name="down" quat="0 1 0 0"/>
+    <site name="r1" pos=".1 .1 0"/><site name="r2" pos="-.1 .1 0"/><site name="hook" pos="0 .05 -.02"/>
+    <body pos="0 0 -.1"><joint axis="0 1 0" range="-40 40"/><geom type="capsule" size=".01 .05" mass=".1"/>
+      <site name="end" pos="0 0 -.1"/></body></body></worldbody>
+<tendon><spatial name="rope" limited="true" range="0 .4"><site site="anchor"/><site site="hook"/></spatial>
+  <spatial name="muscle"><site site="hook"/><site site="end"/></spatial></tendon>
+<equality><weld site1="anchor" site2="down" active="false"/></equality>
+<actuator><motor name="thrust" site="r1" gear="0 0 1 0 0 .1"/><motor site="r2" refsite="anchor" gear="1 0 1 .1 0 -.1"/>
+  <muscle tendon="muscle" lengthrange=".05 .2"/></actuator>
+<sensor><gyro site="imu"/><accelerometer site="imu"/><rangefinder site="down"/><framequat objtype="site" objname="imu"/>
+  <actuatorfrc actuator="thrust"/><tendonpos tendon="rope"/></sensor></mujoco>"""
+
+
+@pytest.mark.parametrize("welded", [False, True])
+def test_sites_of_each_world_are_where_rotors_ropes_and_sensors_are(welded):
+    """And what mj_setConst derives from them: of a tendon's limit, and of a muscle that takes its force from acc0."""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(DRONE.replace('active="false"', "") if welded else DRONE))
+    varied, rng = ("site_pos", "site_quat", "body_mass"), np.random.default_rng(0)
+    outputs = ("sensordata", "actuator_force", "ten_length", "site_xpos", "qfrc_constraint")
+    sim = Simulation(mjm, 4, dtype=torch.float64, outputs=outputs, vary=varied)
+    draws = [{x: random_params.draw(mjm, x, rng) for x in varied} for _ in range(4)]
+    for x in varied:
+        sim.params[x].copy_(torch.tensor(np.stack([d[x] for d in draws])))
+    sim.ctrl.copy_(torch.from_numpy(rng.uniform(0, 3, (4, 3))))
+    worlds = []
+    for k, values in enumerate(draws):
+        own, ours = random_params.edited(mjm, values), sim.model_of(k)
+        for field in ("site_pos", "site_quat", "tendon_invweight0", "actuator_acc0"):
+            np.testing.assert_allclose(getattr(ours, field), getattr(own, field), rtol=1e-12)
+        assert np.abs(own.actuator_acc0 / mjm.actuator_acc0 - 1).max() > 1e-2
+        worlds += [(m, mujoco.MjData(m)) for m in (own, ours)]
+    for _ in range(60):
+        sim.step()
+        for k, (own, d) in enumerate(worlds):
+            d.ctrl[:] = sim.ctrl[k // 2].cpu()
+            mujoco.mj_step(own, d)
+            for field in ("qpos", "qvel", *outputs):
+                close(getattr(sim, field)[k // 2].cpu(), getattr(d, field))
+    assert all(d.nefc for _, d in worlds)
+
+
 @pytest.mark.parametrize("name", [*ASSETS, *range(20)])
 def test_what_mj_set_const_computes(name):
     """As it is loaded, and with all parameters drawn."""

@@ -21,7 +21,7 @@ from torch_mjenvs.scalar import Random, when_any
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
-    "mocap_quat", "eq_active", "plastic", "history", "ahead",
+    "mocap_quat", "eq_active", "wind", "plastic", "history", "ahead",
 }  # fmt: skip
 
 # made before their turn, in models with bodies that stick
@@ -81,7 +81,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(m, **dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
             d.act, d.time, d.qfrc_applied, d.xfrc_applied = [0.0] * m.na, 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
-            d.eq_active = [1.0] * m.neq
+            d.eq_active, d.wind = [1.0] * m.neq, [1.0] * 3
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
             for stage in STAGES:
                 for name_read in stage.reads:  # contact_moment has constraints made before their turn

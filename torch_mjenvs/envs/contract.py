@@ -199,10 +199,16 @@ class Contract:
         """Return the inputs that a world keeps of what a task gives, by field and by place in the flat field."""
         m, found = self.model, Held()
         for name, width in HELD.items():
-            for which, x in getattr(given, name).items():
+            values = getattr(given, name)
+            if values is None or (isinstance(values, Mapping) and not values):
+                continue
+            if name not in self.task.inputs:
+                raise self.error(function, ValueError, f"{name}: the task's `inputs` does not name it")
+            if name == "wind":
+                found[name] = dict(enumerate(self.numbers(function, values, name, 3)))
+                continue
+            for which, x in values.items():
                 what = f"{name}[{which!r}]"
-                if name not in self.task.inputs:
-                    raise self.error(function, ValueError, f"{name}: the task's `inputs` does not name it")
                 try:
                     i = find("equality", m.eq_names, which) if name == "eq_active" else m.body(which).id
                 except (KeyError, IndexError) as error:
@@ -211,12 +217,13 @@ class Contract:
                     i = m.body_mocapid[i]
                     if i < 0:
                         raise self.error(function, ValueError, f"{what}: the body is none with mocap='true'")
-                    values = self.numbers(function, x, what)
-                    if len(values) != width:
-                        raise self.error(function, ValueError, f"{what} is {counted(len(values))}, and must be {width}")
+                    numbers = self.numbers(function, x, what)
+                    if len(numbers) != width:
+                        text = f"{what} is {counted(len(numbers))}, and must be {width}"
+                        raise self.error(function, ValueError, text)
                 else:
-                    values = [self.number(function, select(x, 1.0, 0.0) if is_mask(x) else x, what)]
-                found.setdefault(name, {}).update({width * i + k: y for k, y in enumerate(values)})
+                    numbers = [self.number(function, select(x, 1.0, 0.0) if is_mask(x) else x, what)]
+                found.setdefault(name, {}).update({width * i + k: y for k, y in enumerate(numbers)})
         return found
 
     def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
@@ -251,30 +258,36 @@ class Contract:
         targets = None if self.has_substeps else m.nu
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", targets), {}, {}
-        pushes: dict[str, Any] = {}
-        for name, width in (("qfrc_applied", m.nv), ("qvel", m.nv), ("qpos", m.nq)):
-            if (given := getattr(returned, name)) is not None:
-                pushes[name] = self.numbers("control", given, name, width)
-        wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
-        for body, wrench in wrenches.items():
-            if body not in m.body_names:
-                raise self.error("control", ValueError, f"xfrc_applied: there is no body {body!r} in {m.body_names}")
-            if width_of(wrench) != 6:
-                text = f"xfrc_applied[{body!r}] is {counted(width_of(wrench))}, and must be of force and torque: 6"
-                raise self.error("control", ValueError, text)
-        if wrenches:
-            pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
+        pushes = self.pushes("control", returned)
         return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
-    def substep_control(self, world: World, targets: list[Scalar]) -> tuple[list[Scalar], Held]:
-        """Return ctrl (nu) for a substep, and inputs to be kept."""
+    def substep_control(self, world: World, targets: list[Scalar]) -> tuple[list[Scalar], dict[str, Any], Held]:
+        """Return ctrl (nu) for a substep, its pushes as the physics takes them, and inputs to be kept."""
         returned = self.call("substep_control", world, targets)
         control = returned if isinstance(returned, Control) else Control(returned)
-        for name in ("qfrc_applied", "xfrc_applied", "qvel", "qpos"):
+        for name in ("qvel", "qpos"):
             if getattr(control, name):
                 raise self.error("substep_control", ValueError, f"gave {name}, which `control` gives, for all substeps")
         ctrl = self.numbers("substep_control", control.ctrl, "ctrl", self.model.nu)
-        return ctrl, self.held("substep_control", control)
+        return ctrl, self.pushes("substep_control", control), self.held("substep_control", control)
+
+    def pushes(self, function: str, given: Control) -> dict[str, Any]:
+        """Return the forces of a control, and where it puts the state, as the physics takes them; only what it names.
+        """
+        m, pushes = self.model, dict[str, Any]()
+        for name, width in (("qfrc_applied", m.nv), ("qvel", m.nv), ("qpos", m.nq)):
+            if (numbers := getattr(given, name)) is not None:
+                pushes[name] = self.numbers(function, numbers, name, width)
+        wrenches = self.named(function, given.xfrc_applied, "xfrc_applied")
+        for body, wrench in wrenches.items():
+            if body not in m.body_names:
+                raise self.error(function, ValueError, f"xfrc_applied: there is no body {body!r} in {m.body_names}")
+            if width_of(wrench) != 6:
+                text = f"xfrc_applied[{body!r}] is {counted(width_of(wrench))}, and must be of force and torque: 6"
+                raise self.error(function, ValueError, text)
+        if wrenches:
+            pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
+        return pushes
 
     @property
     def controls(self) -> bool:

@@ -31,7 +31,7 @@ from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .contract import COMPUTE_REWARD, Contract
 from .entries import BAD_STATE
-from .episode import Episode, is_known
+from .episode import Episode, flat, is_known
 from .goals import GoalReward, shapes_of_goals
 from .layout import TABLE, table_buffers
 from .model_view import model_view
@@ -190,7 +190,9 @@ class Engine(Varied):
             )
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
-        self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
+        first = {"qpos": self.model.qpos0} | ({"kept": flat(episode.initial_kept)} if self.layout.kept else {})
+        for name, values in first.items():
+            self.buffers[name].copy_(torch.tensor(values, dtype=dtype, device=self.device)[:, None])
         self.seed(draw_seed())
 
     def __repr__(self) -> str:
@@ -243,11 +245,14 @@ class Engine(Varied):
 
     def kept(self, world: int, time: float) -> dict[str, np.ndarray]:
         """Return what physics keeps of a world besides positions, velocities and activations, as mjData at this time.
+
+        The wind is none of it: MuJoCo has it in the model, and `own_fields` tells it.
         """
         if not self.layout.kept:
             return {}
         parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
         found = dict(zip(self.layout.kept, parts, strict=True))
+        found.pop("wind", None)
         if "history" in found:
             found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
         return {name: x.reshape(-1, HELD[name]) if HELD.get(name, 1) > 1 else x for name, x in found.items()}
@@ -323,6 +328,13 @@ class Engine(Varied):
     @property
     def _loaded(self) -> mujoco.MjModel:
         return self.mjmodel
+
+    @property
+    def _wind(self) -> torch.Tensor | None:
+        kept = self.layout.kept
+        if "wind" not in kept:
+            return None
+        return dict(zip(kept, self.view("kept").split([*kept.values()], 1), strict=True))["wind"]
 
     @property
     def output_bytes(self) -> int:

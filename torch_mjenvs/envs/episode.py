@@ -27,9 +27,9 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import RANGES, Columns, check_names, leaves, rows_of, sensible
+from ..physics.params import RANGES, Columns, check_names, check_wind, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import controlled_steps, forwarded, left_by_step, refreshed, steps
+from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .layout import TABLE, BufferLayout, size_of, table_buffers
@@ -96,10 +96,14 @@ class Episode:
         m, names = self.model, check_names(
             self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
         )
+        if "wind" in self.held:
+            check_wind(m, names)
         if not names:
             return None
         columns = Columns(m, names, self._only(names, {*self.vary, *self.randomize, *by_task}))
         self._refuse_idle(columns)
+        if "wind" in {*self.randomize, *by_task}:
+            check_wind(m, names)
         for end in (0, 1):
             nominal = columns.nominal()
             params: list[Scalar] = [*nominal]
@@ -400,7 +404,9 @@ class Episode:
         n = self.task.frame_skip
         if self.contract.has_substeps:
             control = self.in_substeps(before, ctrl)
-            moved, ctrl, inputs = controlled_steps(m, kicked, control, inputs, n, self.precision, **pushes)
+            moved, ctrl, inputs, more = controlled_steps(
+                m, kicked, control, inputs, n, self.precision, self.layout.substep_pushes, **pushes
+            )
             bad = (*bad, is_bad(self.flat_inputs(inputs)))
         else:
             moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
@@ -409,6 +415,7 @@ class Episode:
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
         if self.contract.has_substeps:
             ctrl = choose_all(stopped, [0.0] * m.nu, ctrl)
+            pushes = with_more(pushes, choose_all(stopped, no_pushes(m, more), more))
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
@@ -420,15 +427,20 @@ class Episode:
 
     def in_substeps(
         self, before: World, targets: list[Scalar]
-    ) -> Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any]]]:
-        """Return what computes the ctrl and the inputs of a substep, for `controlled_steps`."""
+    ) -> Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any], dict[str, Any]]]:
+        """Return what computes the ctrl, the inputs and the pushes of a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
-        def control(i: Any, state: State, inputs: dict[str, Any]) -> tuple[list[Scalar], dict[str, Any]]:
+        def control(
+            i: Any, state: State, inputs: dict[str, Any]
+        ) -> tuple[list[Scalar], dict[str, Any], dict[str, Any]]:
             kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(inputs)
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
-            ctrl, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
-            return ctrl, self.held_by_name(self.with_held(kept, held))
+            ctrl, pushes, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
+            if tuple(pushes) != (known := self.layout.substep_pushes):
+                text = f"pushes with {[*pushes]}, and with {[*known]} before: always the same"
+                raise self.contract.error("substep_control", ValueError, text)
+            return ctrl, self.held_by_name(self.with_held(kept, held)), pushes
 
         return control
 
@@ -451,6 +463,7 @@ class Episode:
             "mocap_pos": [x for i in mocap for x in m.body_pos[i]],
             "mocap_quat": [x for i in mocap for x in m.body_quat[i]],
             "eq_active": [float(x) for x in m.eq_active0],
+            "wind": [*m.wind],
         }
         kept: dict[str, list[Scalar]] = {name: [*x] for name, x in m.kept0.items()}
         return kept | {name: inputs[name] for name in self.held}
@@ -681,8 +694,7 @@ class Episode:
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
         targets, *_ = contract.control(before, action)
-        if contract.has_substeps:
-            contract.substep_control(before, targets)
+        _, pushes, _ = contract.substep_control(before, targets) if contract.has_substeps else ([], {}, {})
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)
@@ -697,7 +709,7 @@ class Episode:
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params,
-            self.shapes, self.is_ahead, self.shows_end,
+            self.shapes, tuple(pushes), self.is_ahead, self.shows_end,
         )  # fmt: skip
 
     @property

@@ -40,6 +40,7 @@ class BufferLayout:
     controls: bool  # whether the task itself turns actions into ctrl
     params: Columns | None  # the columns of parameters that vary from world to world
     tables: Mapping[str, tuple[int, ...]]  # the shapes of the task's tables
+    substep_pushes: tuple[str, ...]  # the names of the pushes that the task gives in every substep
     ahead: bool  # whether the next episode of a world begins with numbers computed ahead
     shows_end: bool = False  # whether a step also outputs the state before any reset
 

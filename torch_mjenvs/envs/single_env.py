@@ -170,7 +170,7 @@ class TorchEnv(gymnasium.Env):
             act = self.act if self.engine.layout.na else np.zeros(0)
             time = self.dt * int(self.engine.elapsed_steps)
             kept = self.engine.kept(0, time)
-            model = self.engine.model_of(0) if self.engine.params else self.model
+            model = self.engine.model_of(0) if self.engine.own_fields(0) else self.model
             self._data.bring(model, time, qpos=self.qpos, qvel=self.qvel, act=act, ctrl=ctrl, **kept)
 
     def state_vector(self) -> np.ndarray:

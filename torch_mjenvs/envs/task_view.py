@@ -10,7 +10,7 @@ from ..physics.dynamics.inertia import full_m
 from ..physics.model.data import FIELDS, Data
 from ..physics.model.named import Element
 from ..physics.sensors.sensor_data import SensorData
-from .tasks.base import World
+from .tasks.base import HELD, World
 
 # the elements that a field of mjData has a row for, by the name of its size
 KINDS = {
@@ -115,6 +115,7 @@ class TaskData:
         found = full_m(self._data) if name == "M" else getattr(self._data, name)
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""
+            hint = "; name it in the task's `inputs`" if name in HELD else hint
             raise AttributeError(f"world.data.{name} is not known in a task{hint}")
         x = copied(found, checked)
         if isinstance(x, list) and FIELDS[name].shape:

@@ -14,7 +14,7 @@ from .params import OPTIONS, SOLIMPS
 
 PLACES = {  # what MuJoCo's compiler found out about each of these: that two frames are one
     "body": ("body_ipos", "body_iquat"), "geom": ("geom_pos", "geom_quat", "body_ipos", "body_iquat"),
-    "site": ("body_ipos", "body_iquat"),
+    "site": ("site_pos", "site_quat", "body_ipos", "body_iquat"),
 }  # fmt: skip
 # Of these, with a row for each body or joint, it depends which entries of M are 0.
 COUPLING = {"body_ipos": "body", "body_iquat": "body", "jnt_axis": "joint", "jnt_pos": "joint"}

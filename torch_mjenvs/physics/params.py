@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -21,6 +21,7 @@ from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
 from .dynamics.actuators.kinds import forces_by_acc0
+from .dynamics.fluid import has_fluid
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
 from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
@@ -45,13 +46,14 @@ ACTUATORS = (
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
 )  # fmt: skip
+SITES = ("site_pos", "site_quat")
 TENDONS = (
     "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_range", "tendon_armature", "wrap_prm",
 )  # fmt: skip
 EQUALITIES = ("eq_solref", "eq_solimp")
 PAIRS = ("pair_friction",)  # of <contact><pair>, which does not depend on geom_friction
 CAMERAS = ("cam_pos", "cam_quat")
-VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES + PAIRS + CAMERAS
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + SITES + TENDONS + EQUALITIES + PAIRS + CAMERAS
 
 NOT_NEGATIVE = (
     "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
@@ -67,7 +69,7 @@ RANGES = {  # each with the field that says where it is in use
 }
 SOLREFS, SOLIMPS = ("geom_solref", "eq_solref"), ("geom_solimp", "eq_solimp")
 DIRECTIONS = (  # of any length: they are made unit vectors
-    "body_quat", "body_iquat", "jnt_axis", "geom_quat", "cam_quat",
+    "body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat",
 )  # fmt: skip
 
 RANGE_RULE = (
@@ -107,6 +109,16 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
+def check_wind(m: Model, names: Collection[str]) -> None:
+    """Raise ValueError if the wind moves nothing in a model of which the parameters of these names vary."""
+    if "wind" in m.switched_off:
+        raise ValueError("wind has no use: disable flags of the model switch off the forces of the fluid")
+    if not (has_fluid(m) or {"density", "viscosity"} & {*names}):
+        raise ValueError(
+            "wind has no use: the model has neither density nor viscosity, as by <option density='1.2'/> (kg/m3, air)"
+        )
+
+
 def variable(m: Model) -> tuple[str, ...]:
     """Return the names of all that may vary: what physics reads, then what is only shown."""
     return VARIABLE + tuple(x.name for x in m.shown)
@@ -134,13 +146,13 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 def deciding(m: Model) -> tuple[str, ...]:
     """Return the names of the parameters on which derived ones depend.
 
-    `actuator_gear` is one of them if actuators give armature or have a force that depends on actuator_acc0. The paths
-    of tendons are if any tendon constrains or has armature, or any actuator has such a force.
+    `actuator_gear` is one of them if actuators give armature or have a force that depends on actuator_acc0. Places of
+    sites and the paths of tendons are if any tendon constrains or has armature, or any actuator has such a force.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(forces_by_acc0(m) or gives_armature(m))
     if forces_by_acc0(m) or constrained_tendons(m) or tendons_with_armature(m):
         wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
-        out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
+        out += ("wrap_prm", *SITES, *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
 
 

@@ -44,7 +44,7 @@ from .model.enums import SensorType
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
-from .params import check_names, deciding, floats, leaves
+from .params import check_names, check_wind, deciding, floats, leaves
 from .step import left_by_step, step, step_and_data
 from .step_function import WARM, StepFunction
 from .transition import Transition
@@ -68,9 +68,10 @@ def _output(m: Model, d: Data, name: str) -> Any:
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on: the model's sizes
 
 
-INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active")
+INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active", "wind")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
-RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # the parameters to which reset sets them
+# the parameters to which reset sets them
+RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat", "wind": "wind"}
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:
@@ -244,6 +245,8 @@ class Simulation(Varied):
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
+        if "wind" in self.inputs:
+            check_wind(self.model, self.vary)
         read = self.model.sensor_names if "sensordata" in self.outputs else sensors
         kinds = zip(self.model.sensor_names, self.model.sensor_type, strict=True)
         timed = any(kind == SensorType.CLOCK and name in read for name, kind in kinds)
@@ -280,6 +283,8 @@ class Simulation(Varied):
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
         if "eq_active" in self.inputs:
             start["eq_active"] = [float(x) for x in m.eq_active0]
+        if "wind" in self.inputs:
+            start["wind"] = m.wind
         if mocap:
             start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
         return start
@@ -351,6 +356,10 @@ class Simulation(Varied):
     @property
     def _loaded(self) -> mujoco.MjModel:
         return self._mjmodel
+
+    @property
+    def _wind(self) -> torch.Tensor | None:
+        return self._view("wind") if "wind" in self.inputs else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how `copy.deepcopy` and pickle make a new one: its code is built again, or found on disk.
@@ -617,4 +626,4 @@ class Simulation(Varied):
         own = self.params.get(RESET.get(name, ""))
         if own is None:
             return self._start[name]
-        return own if name == "qpos" else own.index_select(1, self._mocap_bodies)
+        return own.index_select(1, self._mocap_bodies) if name in MOCAP else own

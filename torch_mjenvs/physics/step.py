@@ -5,14 +5,14 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, select
-from .algebra.spatial import zeros
+from .algebra.spatial import add, zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
 from .dynamics.plasticity import yielded
@@ -119,26 +119,47 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
 def controlled_steps(
     m: Model,
     state: State,
-    control: Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any]]],
+    control: Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any], dict[str, Any]]],
     inputs: dict[str, Any],
     n: int,
     precision: Precision = DOUBLE,
+    names: Sequence[str] = (),
     **pushes: Any,
-) -> tuple[State, list[Scalar], dict[str, Any]]:
-    """Return the state after n steps, and the ctrl and the inputs of the last one.
+) -> tuple[State, list[Scalar], dict[str, Any], dict[str, Any]]:
+    """Return the state after n steps, and the ctrl, the inputs and the further pushes of the last one.
 
-    control(i, state, inputs) gives those of step i, from the state and the inputs before it.
+    control(i, state, inputs) gives those of step i, from the state and the inputs before it; `names` are those of the
+    further pushes, which add to `pushes`.
     """
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
-        ctrl, inputs = control(i, carry["state"], carry["inputs"])
-        state = step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **pushes, **inputs)
-        return {"state": state, "ctrl": ctrl, "inputs": inputs}
+        ctrl, inputs, more = control(i, carry["state"], carry["inputs"])
+        given = with_more(pushes, more) | inputs
+        state = step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **given)
+        return {"state": state, "ctrl": ctrl, "inputs": inputs, "more": more}
 
     begun = replace(state, kept=_kept(m, state)).unmoved(m.nbody)
-    ended = repeat(n, body, {"state": begun, "ctrl": [0.0] * m.nu, "inputs": inputs})
-    return ended["state"], ended["ctrl"], ended["inputs"]
+    ended = repeat(
+        n, body, {"state": begun, "ctrl": [0.0] * m.nu, "inputs": inputs, "more": no_pushes(m, names)}
+    )
+    return ended["state"], ended["ctrl"], ended["inputs"], ended["more"]
+
+
+def no_pushes(m: Model, names: Iterable[str]) -> dict[str, Any]:
+    """Return pushes of these names, `qfrc_applied` and `xfrc_applied`, that are all 0."""
+    none: dict[str, Any] = {"qfrc_applied": zeros(m.nv), "xfrc_applied": [zeros(6) for _ in range(m.nbody)]}
+    return {name: none[name] for name in names}
+
+
+def with_more(pushes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of pushes."""
+    out = {**pushes, **more}
+    if "qfrc_applied" in pushes and "qfrc_applied" in more:
+        out["qfrc_applied"] = add(pushes["qfrc_applied"], more["qfrc_applied"])
+    if "xfrc_applied" in pushes and "xfrc_applied" in more:
+        out["xfrc_applied"] = list(map(add, pushes["xfrc_applied"], more["xfrc_applied"]))
+    return out
 
 
 def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:

@@ -122,6 +122,11 @@ class Varied:
         raise NotImplementedError
 
     @property
+    def _wind(self) -> torch.Tensor | None:
+        """The wind of each world, (N, 3), if it is an input of every step: it then takes the place of the model's."""
+        return None
+
+    @property
     def params(self) -> dict[str, torch.Tensor]:
         """The parameters that vary, by name: (N, ...), at fixed addresses.
 
@@ -165,18 +170,22 @@ class Varied:
     def own_fields(self, world: int) -> dict[str, np.ndarray]:
         """Return a world's own parameters by the names of MjModel's fields, or of mjOption's, in float64.
 
+        Its wind is one of them if that is an input.
         Numbers that are still the model's own have all of its digits, not only those of float32. Directions may have
         any length here; in MuJoCo, and in what this returns, they have unit length.
         """
         if not 0 <= operator.index(world) < self._count:
             raise IndexError(f"there are worlds 0 to {self._count - 1}, not {world}")
-        if not self._params:
-            return {}
-        columns, own = self._params.columns, {name: x[world] for name, x in self.params.items()}
-        usual = torch.tensor(columns.nominal(), dtype=torch.float64)
+        own, usual = {name: x[world] for name, x in self.params.items()}, {}
+        if self._params:
+            columns = self._params.columns
+            numbers = torch.tensor(columns.nominal(), dtype=torch.float64)
+            usual = {name: numbers[at] for name, at in columns.places().items()}
+        if self._wind is not None:
+            own["wind"], usual["wind"] = self._wind[world], torch.tensor(self._loaded.opt.wind)
         fields = {}
-        for name, at in columns.places().items():
-            x, nominal = own[name].cpu(), usual[at].view(own[name].shape)
+        for name in own:
+            x, nominal = own[name].cpu(), usual[name].view(own[name].shape)
             unit = x.double() / x.double().norm(dim=-1, keepdim=True) if name in DIRECTIONS else x.double()
             fields[name] = torch.where(x == nominal.to(x.dtype), nominal, unit).numpy()
         return fields

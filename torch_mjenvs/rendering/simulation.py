@@ -48,8 +48,8 @@ class Simulation(simulation.Simulation):
     vary: names of model parameters that may differ from world to world, such as "body_mass". `params` has a tensor (N,
         ...) for each, with the model's values at first.
     inputs: further inputs that every step reads and none changes, like `ctrl`: any of "xfrc_applied" (N, nbody, 6),
-        "qfrc_applied" (N, nv) and "eq_active" (N, neq). `eq_active` is 0 for equality constraints that do not act;
-        `reset` sets it to the model's.
+        "qfrc_applied" (N, nv), "eq_active" (N, neq) and "wind" (N, 3). `eq_active` is 0 for equality constraints that
+        do not act; `reset` sets it and the wind to the model's.
 
     The attributes `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and one for each output, (N,
     ...), are tensors in MuJoCo's order and units. If actuators have activations there is `act (N, na)`; if the model

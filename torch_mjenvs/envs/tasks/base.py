@@ -30,8 +30,8 @@ Observed = Sequence[Scalar] | Mapping[str, Any]
 Shown = Mapping[str, Mapping[tuple[int, int], Scalar]]
 
 
-# inputs of mjData that a task may set and a world then keeps, with the numbers of each element
-HELD = {"mocap_pos": 3, "mocap_quat": 4, "eq_active": 1}
+# inputs of the physics that a task may set and a world then keeps, with the numbers of each element
+HELD = {"mocap_pos": 3, "mocap_quat": 4, "eq_active": 1, "wind": 1}
 
 
 @dataclass
@@ -72,12 +72,13 @@ class World:
         mocap_pos: Mapping[str, Sequence[Scalar]] | None = None,
         mocap_quat: Mapping[str, Sequence[Scalar]] | None = None,
         eq_active: Mapping[str | int, Scalar | Mask] | None = None,
+        wind: Sequence[Scalar] | None = None,
     ) -> World:
         """Return this world in another state: qpos (nq), qvel (nv) and act (na); the latter two are 0 by default.
 
         Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only the fields that are read are
         computed. `parameters` replaces some of the model's varying parameters, by name and nested as in `m`.
-        `mocap_pos`, `mocap_quat` and `eq_active`: as in `Start`; what they leave out is as in this world.
+        `mocap_pos`, `mocap_quat`, `eq_active` and `wind`: as in `Start`; what they leave out is as in this world.
         """
         start = Start(
             [*qpos],
@@ -87,6 +88,7 @@ class World:
             mocap_pos=mocap_pos or {},
             mocap_quat=mocap_quat or {},
             eq_active=eq_active or {},
+            wind=wind,
         )
         return self._has_physics().put(self, start)
 
@@ -115,8 +117,8 @@ class Start:
 
     `act` (na) has activations, 0 if left out. `memory` has entries of the world's memory by name, such as a goal that
     was drawn together with the state; `begin` may change them. `parameters` has parameters of the model by name, nested
-    as in `m`: those that `Task.reset_parameters` names. `mocap_pos`, `mocap_quat` and `eq_active`: as in `Control`;
-    what they leave out is as in the model.
+    as in `m`: those that `Task.reset_parameters` names. `mocap_pos`, `mocap_quat`, `eq_active` and `wind`: as in
+    `Control`; what they leave out is as in the model.
     """
 
     qpos: Sequence[Scalar]
@@ -127,6 +129,7 @@ class Start:
     mocap_pos: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     mocap_quat: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
+    wind: Sequence[Scalar] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,13 +137,15 @@ class Control:
     """The inputs of the physics during a step: ctrl (nu numbers), and external pushes.
 
     `qfrc_applied` (nv) is a force on each dof. `xfrc_applied` has, by names of bodies, six numbers: force (N) and
-    torque (N m) at the body's centre of mass in world axes. Both last for the step. `qvel` (nv numbers, in mjData's
+    torque (N m) at the body's centre of mass in world axes. Both last for the step, or if `substep_control` gives them,
+    for the substep, in which those of the step act as well. `qvel` (nv numbers, in mjData's
     order and units) is a kick: it is added to the velocities before the step. `qpos` (nq numbers) are positions from
     which the step begins, in place of the world's own: so something can be put elsewhere within an episode.
 
     `mocap_pos` (metres) and `mocap_quat` are poses of mocap bodies by name. `eq_active` says by name or number which
-    equality constraints act: a mask, or a number that is not 0. They hold until they are set again, or the episode
-    ends. A task names those that it sets in `inputs`.
+    equality constraints act: a mask, or a number that is not 0. `wind` (3) is the velocity of the fluid, in m/s, in
+    place of the model's. These four hold until they are set again, or the episode ends. A task names those that it sets
+    in `inputs`.
     """
 
     ctrl: Sequence[Scalar]
@@ -151,6 +156,7 @@ class Control:
     mocap_quat: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
     qpos: Sequence[Scalar] | None = None
+    wind: Sequence[Scalar] | None = None
 
 
 @dataclass(frozen=True)
@@ -236,8 +242,8 @@ class Task:
     `reset_parameters` names the model's parameters that `reset` sets. A mapping also names the elements: {"body_pos":
     ["cup"]}. Parameters of other elements are constants, which makes the kernel smaller and faster.
 
-    `inputs` names the inputs of mjData that the task sets in `Control` and `Start`, and that a world keeps from step to
-    step: "mocap_pos", "mocap_quat" and "eq_active".
+    `inputs` names the inputs of the physics that the task sets in `Control` and `Start`, and that a world keeps from
+    step to step: "mocap_pos", "mocap_quat", "eq_active" and "wind". `World.data` has them under these names.
 
     `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
     rest. Its `memory` is what the previous episode left, as in `begin`, so that a curriculum can place the robot by its
@@ -396,7 +402,8 @@ class Task:
         returned as ctrl, of any length: it is called once, when the step begins. `world` is at the beginning of the
         substep, with `data` of that state, without actuation, and its `memory` is that of the step's beginning.
 
-        Return a `Control` to move mocap bodies in every substep, or to switch equality constraints.
+        Return a `Control` to push in every substep, to move mocap bodies, to switch equality constraints or to change
+        the wind.
         """
         return targets
 

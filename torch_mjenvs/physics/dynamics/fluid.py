@@ -12,7 +12,7 @@ from ..algebra.spatial import MINVAL, add_scaled, choose, dot, is_number, is_zer
 from ..model.data import Data
 from ..model.model import Model, dof_chain
 from .fluid_ellipsoid import ellipsoids, ellipsoids_damping, ellipsoids_force
-from .fluid_frame import FluidFrame, fourth
+from .fluid_frame import FluidFrame, fourth, wind
 from .inertia import Rows
 from .wrenches import OfBody, forces_of_wrenches, subtree_sums
 
@@ -101,7 +101,7 @@ def _frame(d: Data, i: int) -> FluidFrame:
 def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
     """Return the (torque, force) of the fluid on body i about the tree's origin."""
     frame = _frame(d, i)
-    w, v = frame.velocity(d.ovel[i], m.wind)
+    w, v = frame.velocity(d.ovel[i], wind(m, d))
     angular, linear = _resistance(m, i)
     force = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(v, linear, strict=True)]
     torque = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(w, angular, strict=True)]
@@ -111,7 +111,7 @@ def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
 def _damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
     """Return the damping of body i: a column (torque, force) about its tree's origin for each of its six velocities."""
     frame = _frame(d, i)
-    w, v = frame.velocity(d.ovel[i], m.wind)
+    w, v = frame.velocity(d.ovel[i], wind(m, d))
     angular, linear = _resistance(m, i)
     rates = [a + 2.0 * b * absolute(u) for u, (a, b) in zip([*w, *v], [*angular, *linear], strict=True)]
     columns = []

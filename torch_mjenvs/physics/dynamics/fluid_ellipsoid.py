@@ -15,7 +15,7 @@ from ..algebra.spatial import MINVAL, Vec, add, add_scaled, cross, dot, norm, no
 from ..model.data import Data
 from ..model.enums import GeomType
 from ..model.model import Model
-from .fluid_frame import FluidFrame, fourth
+from .fluid_frame import FluidFrame, fourth, wind
 
 
 def ellipsoids(m: Model, i: int) -> list[int]:
@@ -39,7 +39,7 @@ def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
     columns = [zeros(6) for _ in range(6)]
     for g in ellipsoids(m, i):
         frame, share = _frame(d, g), m.geom_fluid[g][0]
-        now = frame.velocity(d.ovel[i], m.wind)
+        now = frame.velocity(d.ovel[i], wind(m, d))
         for k, change in enumerate(frame.unit_velocities()):
             columns[k] = sub(columns[k], frame.wrench(*_rates(m, g, now, change), share))
     return columns
@@ -53,7 +53,7 @@ def _frame(d: Data, g: int) -> FluidFrame:
 def _force(m: Model, d: Data, g: int) -> list[Scalar]:
     """Return the (torque, force) on geom g about its tree's origin."""
     frame = _frame(d, g)
-    w, v = frame.velocity(d.ovel[m.geom_bodyid[g]], m.wind)
+    w, v = frame.velocity(d.ovel[m.geom_bodyid[g]], wind(m, d))
     added, viscous = _added_mass(m, g, w, v), _viscous(m, g, w, v)
     return frame.wrench(add(added[0], viscous[0]), add(added[1], viscous[1]), m.geom_fluid[g][0])
 

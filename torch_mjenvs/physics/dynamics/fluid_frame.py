@@ -1,4 +1,4 @@
-"""`FluidFrame`: the axes of a body or geom, along which a fluid's forces are computed."""
+"""`FluidFrame`: the axes of a body or geom, along which a fluid's forces are computed; and the wind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ...compiler.scalar import Scalar, power
 from ..algebra.spatial import Vec, add, cross, is_number, mat_vec, scale, sub, transpose, zeros
+from ..model.data import Data
+from ..model.model import Model
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class FluidFrame:
         """Return `share` times the torque and force at the centre, as (torque, force) about the tree's origin."""
         torque, force = (scale(mat_vec(self.axes, x), share) for x in (torque, force))
         return add(torque, cross(self.r, force)) + force
+
+
+def wind(m: Model, d: Data) -> Vec:
+    """Return the velocity of the fluid, m/s."""
+    return m.wind if d.wind is None else d.wind
 
 
 def fourth(x: Scalar) -> Scalar:

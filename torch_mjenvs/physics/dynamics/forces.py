@@ -16,7 +16,7 @@ from .wrenches import forces_of_wrenches
 
 
 @stage(
-    reads="qpos qvel plastic xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
+    reads="qpos qvel plastic wind xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:

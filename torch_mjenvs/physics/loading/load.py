@@ -15,7 +15,7 @@ import numpy as np
 from ..algebra.spatial import snap
 from ..model.enums import ObjType, SensorType
 from ..model.hfield import read_hfields
-from ..model.mesh import read_meshes
+from ..model.mesh import read_meshes, read_surfaces
 from ..model.model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
 from .held import warn_of_held
 from .history import history_from
@@ -62,9 +62,9 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs, idle = _pairs(mjm)
     searched = {g for p in pairs for g in (p.geom1, p.geom2)} | _measured(mjm)
-    meshes, hfields = read_meshes(mjm, searched), read_hfields(mjm)
+    meshes, hfields, surfaces = read_meshes(mjm, searched), read_hfields(mjm), read_surfaces(mjm, _seen(mjm))
     known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
-    known |= _options(mjm) | _derived(mjm) | _names(mjm)
+    known |= {"surfaces": surfaces} | _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     if mjm.nhistory:
         m = dataclasses.replace(m, history0=tuple(history_from(m, mjm, mujoco.MjData(mjm))))
@@ -80,6 +80,13 @@ def _measured(mjm: mujoco.MjModel) -> set[int]:
         for kind, k in ((mjm.sensor_objtype[i], mjm.sensor_objid[i]), (mjm.sensor_reftype[i], mjm.sensor_refid[i])):
             found |= {int(k)} if kind == ObjType.GEOM else set(np.flatnonzero(mjm.geom_bodyid == k).tolist())
     return found
+
+
+def _seen(mjm: mujoco.MjModel) -> set[int]:
+    """Return the geoms that rangefinders of sites may meet: those of other bodies than their own."""
+    finders = (mjm.sensor_type == SensorType.RANGEFINDER) & (mjm.sensor_objtype == ObjType.SITE)
+    bodies = set(mjm.site_bodyid[mjm.sensor_objid[finders]].tolist())
+    return {g for g in range(mjm.ngeom) if _alpha(mjm, g) != 0 and bodies - {int(mjm.geom_bodyid[g])}}
 
 
 # What actuators' forces follow from

@@ -81,6 +81,7 @@ class Data:
     mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
     mocap_quat = Field(("nmocap", 4), optional=True)
     eq_active = Field(("neq",), optional=True)  # which equalities are active; where not given, as the model has them
+    wind = Field((3,), optional=True)  # m/s; where not given, the model's
     plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; if not given, the initial ones
     history = Field(("nhistory",), optional=True)  # samples of what is delayed; if not given, the initial ones
     ahead = Field((), optional=True)  # steps since the step began; where not given, 0

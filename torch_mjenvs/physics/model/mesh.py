@@ -1,18 +1,22 @@
-"""`Mesh`, a mesh as colliders see it, and how it is read from an `mjModel`.
+"""`Mesh`, a mesh as colliders see it, `Surface`, as rays see it, and how they are read from an `mjModel`.
 
-Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls.
+Only meshes of geoms that may touch, or that rays may meet, are read. MuJoCo collides their convex hulls.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import math
 import weakref
+from array import array
 from collections.abc import Collection, Sequence
 
 import mujoco
+import numpy as np
 
+from ...compiler.arrays import Table
 from .enums import GeomType
 
 Point = tuple[float, float, float]
@@ -52,6 +56,46 @@ class Mesh:
 
     def __hash__(self) -> int:
         return self._hash  # tables made of meshes are looked up thousands of times while a model is traced
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Surface:
+    """A mesh that rays may meet: nine numbers for each of its triangles, a corner and the two sides that go from it."""
+
+    triangles: tuple[tuple[float, ...], ...]
+
+    def __repr__(self) -> str:
+        """Show all of it; the triangles, which may be many, by a digest."""
+        numbers = array("d", [x for row in self.triangles for x in row])
+        return f"Surface({len(self.triangles)}, {hashlib.sha256(numbers.tobytes()).hexdigest()})"
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """Return `triangles` as a table."""
+        return Table(self.triangles)
+
+    @functools.cached_property
+    def radius(self) -> float:
+        """The radius of the sphere around the geom's centre that encloses the mesh."""
+        corners = [
+            [x + k * y for x, y in zip(row[:3], row[3 * side : 3 * side + 3], strict=True)]
+            for row in self.triangles
+            for side, k in ((1, 0.0), (1, 1.0), (2, 1.0))
+        ]
+        return max(math.hypot(*p) for p in corners)
+
+
+def read_surfaces(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Surface | None, ...]:
+    """Read the model's meshes as rays see them: one each, or None for those that none of these geoms has."""
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.MESH}
+    return tuple(_surface(mjm, k) if k in wanted else None for k in range(mjm.nmesh))
+
+
+def _surface(mjm: mujoco.MjModel, k: int) -> Surface:
+    first, start = int(mjm.mesh_vertadr[k]), int(mjm.mesh_faceadr[k])
+    faces = mjm.mesh_face[start : start + int(mjm.mesh_facenum[k])]
+    a, b, c = mjm.mesh_vert[first + faces].astype(float).transpose(1, 0, 2)
+    return Surface(tuple(map(tuple, np.concatenate([a, b - a, c - a], 1).tolist())))
 
 
 # Equal meshes are one object, so that comparing them takes no time: thousands of lookups are by meshes.

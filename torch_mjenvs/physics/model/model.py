@@ -20,7 +20,7 @@ from ...compiler.scalar import Scalar
 from ..algebra.spatial import rotation
 from .enums import ConDataField, ContactReduce, SensorType
 from .hfield import HField
-from .mesh import Mesh
+from .mesh import Mesh, Surface
 from .named import Element, Keyframe, find
 
 Floats = tuple[float, ...]
@@ -273,6 +273,7 @@ class Model:
     history0: Floats  # samples kept for delays and intervals, in the initial state: see `dynamics.history`
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
+    surfaces: tuple[Surface | None, ...]  # of meshes; None: no ray may meet it
     hfields: tuple[HField, ...]
     pairs: tuple[Pair, ...]
     idle_pairs: tuple[Pair, ...]  # of geoms welded together: mjData.contact has their contacts, without a force
@@ -443,4 +444,4 @@ def is_plain(x: object) -> bool:
     """Return whether repr tells all of x: it may not for types derived from the plain ones."""
     if type(x) is tuple:
         return all(map(is_plain, x))
-    return type(x) in (bool, int, float, str, type(None), Pair, Mesh, HField)
+    return type(x) in (bool, int, float, str, type(None), Pair, Mesh, Surface, HField)

@@ -26,7 +26,7 @@ def ground_geoms(m: Model) -> list[int]:
 def refuse_ground(m: Model, geoms: Sequence[int]) -> None:
     """Raise `UnsupportedModel` if rays against any of these geoms are not implemented."""
     for g in geoms:
-        if why := why_not_met(m, g):
+        if why := ", a mesh," if m.geom_type[g] == GeomType.MESH else why_not_met(m, g):
             raise UnsupportedModel(f"heights above geom {m.geom_names[g]!r}{why} are not supported: leave it out")
 
 

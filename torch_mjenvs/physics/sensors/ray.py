@@ -12,8 +12,12 @@ from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, min
 from ..algebra.spatial import MINVAL, Vec, dot, is_number, mat_vec, sub, transpose
 from ..model.data import Data
 from ..model.enums import GeomType
+from ..model.mesh import Surface
 from ..model.model import Model
 from .ray_hfield import MISS, ray_hfield
+from .ray_mesh import ray_mesh
+
+MOST = 10_000  # triangles of a mesh, all of which a ray looks at
 
 
 def why_not_met(m: Model, g: int) -> str:
@@ -21,7 +25,17 @@ def why_not_met(m: Model, g: int) -> str:
     if m.geom_type[g] == GeomType.HFIELD:
         field = m.hfields[m.geom_dataid[g]]
         return "" if field.within_bounds else ", whose elevations are not all from 0 to 1,"
-    return "" if m.geom_type[g] in RAYS else ", a mesh,"
+    if m.geom_type[g] == GeomType.MESH:
+        triangles = len(surface_of(m, g).triangles)
+        return "" if triangles <= MOST else f", a mesh of {triangles:,} triangles ({MOST:,} are the most),"
+    return ""
+
+
+def surface_of(m: Model, g: int) -> Surface:
+    """Return the surface of geom g, a mesh that rangefinders may meet."""
+    found = m.surfaces[m.geom_dataid[g]]
+    assert found is not None
+    return found
 
 
 def ray_geom(m: Model, d: Data, g: int, p: Vec, v: Vec) -> Scalar:
@@ -30,6 +44,8 @@ def ray_geom(m: Model, d: Data, g: int, p: Vec, v: Vec) -> Scalar:
     start, way = mat_vec(local, sub(p, d.geom_xpos[g])), mat_vec(local, v)
     if m.geom_type[g] == GeomType.HFIELD:
         return ray_hfield(m.hfields[m.geom_dataid[g]], start, way)
+    if m.geom_type[g] == GeomType.MESH:
+        return ray_mesh(surface_of(m, g), start, way)
     return RAYS[m.geom_type[g]](m.geom_size[g], start, way)
 
 
