@@ -37,7 +37,7 @@ from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
-from .pair_batch import PairBatch
+from .near_tables import tables_of
 from .pair_tables import PairTables
 from .records import Records
 
@@ -346,11 +346,14 @@ def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) 
 
 
 def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout) -> ContactPool:
-    finders = [PairTables(m, d, PairBatch.of(m, list(pairs))) for pairs in batches]
+    finders = [tables_of(m, d, list(pairs)) for pairs in batches]
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
-    contacts = sorted((c for some in known for c in some), key=lambda c: (c[0].rank, c[1]))
-    place, n = {(id(pair), k): n for n, (pair, k) in enumerate(contacts)}, len(contacts)
-    orders = [[place[id(pair), k] for pair, k in some] for some in known]
+    # places of a `NearBatch` are of one pair, and stay as they are
+    numbered = [(pair.rank, k, f, i) for f, some in enumerate(known) for i, (pair, k) in enumerate(some)]
+    numbered.sort()
+    contacts, n = [known[f][i] for _, _, f, i in numbered], len(numbered)
+    place = {(f, i): n for n, (_, _, f, i) in enumerate(numbered)}
+    orders = [[place[f, i] for i in range(len(some))] for f, some in enumerate(known)]
     acting, condim = [f.touching() for f in finders], batches[0][0].condim
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
     couples = Couples.make(m, [bodies_of(m, p) for p in pairs], layout.blocks)

@@ -24,6 +24,7 @@ from ...model.precision import Precision
 from ..body_contacts import sides_of
 from ..softening import ContactBound, contact_bound
 from ..surface import surfaces_move
+from .near_groups import near_groups
 
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
@@ -72,6 +73,11 @@ class PairBatch:
         return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
 
     @property
+    def real(self) -> Sequence[Pair]:
+        """The pairs that parameters are of: those of a world's own lists are others than `pairs` (`NearBatch`)."""
+        return self.pairs
+
+    @property
     def numbers(self) -> list[int]:
         """The number of each contact among its pair's."""
         return [k for k in range(self.collider.ncon) for _ in self.pairs]
@@ -86,6 +92,15 @@ class PairBatch:
         if isinstance(i, int):  # plain numbers: a table for each of n contacts would take n squared
             return values[i % len(values)]
         return Table([*values] * self.collider.ncon)[i]
+
+    def of_contact(self, values: Sequence[Any], i: Any) -> Any:
+        """Return contact i's entry of a list with one entry for each of `real`."""
+        return self.per_contact(values, i)
+
+    def of_pair(self, values: Sequence[Any], i: Any) -> Any:
+        """Return pair i's entry of such a list: cheaper than `of_contact`, which it equals for a pair's first contact.
+        """
+        return values[i] if isinstance(i, int) else Table(values)[i]
 
     def dof(self, i: Any, k: int) -> Any:
         """Return the place in `dofs` of the k-th dof of contact i."""
@@ -160,7 +175,10 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     sweeps = m.noslip_iterations and SensorType.CONTACT in m.sensor_type
     various = count >= MANY and sum(map(len, found.values())) >= KINDS
     few = count < _very_many(m) and not various
-    return [] if few or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+    if few or sweeps:
+        return []
+    parts = [[near_groups(m, pairs) for pairs in batches.values()] for _, batches in sorted(found.items())]
+    return [[x for near, rest in some for x in (*near, rest) if x] for some in parts]
 
 
 def _very_many(m: Model) -> int:
