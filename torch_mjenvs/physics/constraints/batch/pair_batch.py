@@ -9,6 +9,7 @@ A contact is a number, too: with n pairs, the first contact of pair i is i, and 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -153,7 +154,22 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
-    """Find the pools: batches of one condim whose contacts share slots.
+    """Find the pools: batches of one condim whose contacts share slots. They are kept for as long as the model lives,
+    since it may have many thousand pairs.
+    """
+    if not m.constant:
+        return _found_pools(m, precision)
+    kept = _kept.setdefault(m, {})
+    if precision not in kept:
+        kept[precision] = _found_pools(m, precision)
+    return kept[precision]
+
+
+_kept: weakref.WeakKeyDictionary[Model, dict[Precision, list[list[list[Pair]]]]] = weakref.WeakKeyDictionary()
+
+
+def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
+    """Find the pools.
 
     There are none if too few pairs can be in one, and these are of few kinds; nor, with noslip, if its sweeps or
     contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.

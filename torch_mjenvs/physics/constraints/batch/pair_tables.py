@@ -202,8 +202,10 @@ class PairTables:
         pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
         if not self.batch.one_tree:
             pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
+        if self._fixed_sizes:
+            return pose
         names = dict.fromkeys(name for size in self._sizes.values() for name in size)
-        return pose if self._fixed_sizes else pose | {name: self._sizes[x].get(name, 0.0) for name in names}
+        return pose | {name: self._sizes[x].get(name, 0.0) for name in names}
 
     def _tabulate_rows(self, m: Model) -> None:
         batch = self.batch
