@@ -12,18 +12,17 @@ FEWEST_PAIRS = 256
 
 
 def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list[Pair]]:
-    """Divide a batch into groups for lists of near pairs, and the rest. The still geoms of a group are of one body."""
+    """Divide a batch into groups for lists of near pairs, and the rest."""
     if m.nominal is not None or m.noslip_iterations or m.orders_contacts:
         return [], list(pairs)
-    of_mover: dict[tuple[int, int, int], list[Pair]] = {}
+    of_mover: dict[tuple[int, int], list[Pair]] = {}
     still = {g: stands_still(m, g) for p in pairs for g in (p.geom1, p.geom2)}
     for p in pairs:
         sides = [side for side, g in enumerate((p.geom1, p.geom2)) if still[g]]
         if p.ipair < 0 and sides:
-            mover, other = ends(p, sides[0])
-            of_mover.setdefault((sides[0], mover, m.geom_bodyid[other]), []).append(p)
+            of_mover.setdefault((sides[0], ends(p, sides[0])[0]), []).append(p)
     alike: dict[tuple[int, ...], list[Pair]] = {}
-    for (side, _, _), some in of_mover.items():
+    for (side, _), some in of_mover.items():
         alike.setdefault((side, *sorted(ends(p, side)[1] for p in some)), []).extend(some)
     found = [some for key, some in alike.items() if len(key) > FEWEST and len(some) >= FEWEST_PAIRS]
     listed = {id(p) for some in found for p in some}

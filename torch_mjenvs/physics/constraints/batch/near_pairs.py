@@ -35,7 +35,7 @@ from .pair_batch import PairBatch
 class NearBatch(PairBatch):
     """A batch of the pairs of some moving geoms with all of the same still geoms.
 
-    pairs: for each place, one of its moving geom's pairs. all_pairs: moving geom by moving geom, in the order of the
+    pairs: for each place, one of its moving geom's pairs; in `bodies` 0 is the other's. all_pairs: moving geom by moving geom, in the order of the
     still ones. side: of the still geoms, 0 if they are the pairs' first. owners: each place's moving geom, by number.
     starts: each moving geom's first place. cells: the still geoms that are near, by where the moving one is. chosen:
     by place, the number of the still geom that a world has there.
@@ -75,7 +75,9 @@ class NearBatch(PairBatch):
         chosen = Array(rows=len(owners) + 1, columns=1)
         cells = Cells.of(middles, halves, reaches, slack)
         base = PairBatch.of(m, [ordered[k * n] for k in owners])
-        return cls(**vars(base), all_pairs=ordered, side=side, owners=owners, starts=starts, cells=cells, chosen=chosen)
+        bodies = [(0, second) if side == 0 else (first, 0) for first, second in base.bodies]
+        known = vars(base) | {"bodies": bodies}
+        return cls(**known, all_pairs=ordered, side=side, owners=owners, starts=starts, cells=cells, chosen=chosen)
 
     def of_contact(self, values: Sequence[Any], i: Any) -> Any:
         place = i if self.collider.ncon == 1 else self.per_contact(range(len(self.owners)), i)

@@ -9,7 +9,7 @@ from ....compiler.active_sets import choose_each, everything
 from ....compiler.arrays import Table
 from ....compiler.scalar import Mask
 from ...model.data import Data
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from .near_groups import near_groups
 from .near_pairs import NearBatch
 from .pair_batch import PairBatch
@@ -21,6 +21,14 @@ class NearTables(PairTables):
     """The pairs of a `NearBatch` in the state d, by place."""
 
     batch: NearBatch
+
+    def __init__(self, m: Model, d: Data, batch: NearBatch):
+        super().__init__(m, d, batch)
+        self._still_bodies = [bodies_of(m, p)[batch.side] for p in batch.real]
+
+    @property
+    def still(self) -> list[int]:
+        return self._still_bodies
 
     def _bounds_that_meet(self, m: Model, d: Data) -> Any:
         counts, owners = self.batch.find(m, d), self.batch.owners

@@ -83,6 +83,11 @@ class PairBatch:
         """The number of each contact among its pair's."""
         return [k for k in range(self.collider.ncon) for _ in self.pairs]
 
+    def number(self, i: Any) -> Scalar:
+        """Return the number of contact i among its pair's."""
+        found: Scalar = self.per_contact([float(k) for k in self.numbers], i)
+        return found
+
     @property
     def most(self) -> int:
         """The most dofs that a pair has."""
