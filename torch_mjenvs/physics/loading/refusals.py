@@ -18,7 +18,7 @@ from ..dynamics.actuators.driven import OF_TENDONS
 from ..dynamics.actuators.kinds import BIASES, DYNAMICS, GAINS
 from ..dynamics.actuators.transmissions import TRANSMISSIONS
 from ..model.enums import BiasType, DynType, EqType, GainType, JointType, WrapType
-from ..model.model import INTEGRATORS, Model, UnsupportedModel
+from ..model.model import INTEGRATORS, Model, Pair, UnsupportedModel
 
 _HARMLESS_DISABLE = [
     "WARMSTART",

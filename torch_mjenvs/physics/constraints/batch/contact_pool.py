@@ -119,10 +119,10 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> SumsLayout:
 class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
-    pairs, bodies, kth: by place, each contact's pair, their bodies, and its number among the pair's contacts. slots: the
-    contacts that act. found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block, the
-    entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the
-    masks of `Constraint.needs_refinement`.
+    pairs, bodies, kth: by place, each contact's pair, their bodies, and its number among the pair's contacts. slots:
+    the contacts that act. found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block,
+    the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
+    `Constraint.needs_refinement`.
 
     real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still: for each
     of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.

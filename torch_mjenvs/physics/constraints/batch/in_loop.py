@@ -64,8 +64,8 @@ def fold_in_loop(
 ) -> Any:
     """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`.
 
-    number: returns a contact's number among its pair's. where: returns a contact's distance, its point from the origins of the
-    trees of the first body and of the second, and its frame.
+    number: returns a contact's number among its pair's. where: returns a contact's distance, its point from the origins
+    of the trees of the first body and of the second, and its frame.
     """
     involved = sorted({body for pair in bodies for body in pair})
     tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}

@@ -8,7 +8,6 @@ from ...model.enums import GeomType
 from ...model.model import Model, Pair
 
 FEWEST = 32  # still geoms for which lists of near ones are worth while
-FEWEST_PAIRS = 256
 
 
 def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list[Pair]]:
@@ -24,7 +23,7 @@ def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list
     alike: dict[tuple[int, ...], list[Pair]] = {}
     for (side, _), some in of_mover.items():
         alike.setdefault((side, *sorted(ends(p, side)[1] for p in some)), []).extend(some)
-    found = [some for key, some in alike.items() if len(key) > FEWEST and len(some) >= FEWEST_PAIRS]
+    found = [some for (_, *around), some in alike.items() if len(around) >= FEWEST]
     listed = {id(p) for some in found for p in some}
     return found, [p for p in pairs if id(p) not in listed]
 

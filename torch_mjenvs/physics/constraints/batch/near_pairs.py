@@ -35,10 +35,10 @@ from .pair_batch import PairBatch
 class NearBatch(PairBatch):
     """A batch of the pairs of some moving geoms with all of the same still geoms.
 
-    pairs: for each place, one of its moving geom's pairs; in `bodies` 0 is the other's. all_pairs: moving geom by moving geom, in the order of the
-    still ones. side: of the still geoms, 0 if they are the pairs' first. owners: each place's moving geom, by number.
-    starts: each moving geom's first place. cells: the still geoms that are near, by where the moving one is. chosen:
-    by place, the number of the still geom that a world has there.
+    pairs: for each place, one of its moving geom's pairs; `bodies` has 0 in place of the still geom's. all_pairs:
+    moving geom by moving geom, in the order of the still ones. side: of the still geoms, 0 if they are the pairs'
+    first. owners: each place's moving geom, by number. starts: each moving geom's first place. cells: which still geoms
+    are near, by where the moving one is. chosen: by place, the number of the still geom that a world has there.
     """
 
     all_pairs: list[Pair]
@@ -68,7 +68,8 @@ class NearBatch(PairBatch):
         for k, geom in enumerate(movers):
             params = [contact_param(m, p) for p in ordered[k * n : (k + 1) * n]]
             reaches.append(float(bound_of(m, geom)) + max(float(p.margin + p.gap) for p in params))
-        slack = SLACK * (float(np.abs(middles).max()) + float(halves.max()) + max(reaches))
+        slack = SLACK * (float(np.abs(middles).max()) + float(halves.max()) + max(reaches))  # more than rounding
+        reaches = [reach + slack for reach in reaches]
         most = {reach: deepest(middles, halves + (reach + slack)) for reach in set(reaches)}
         owners = [k for k, reach in enumerate(reaches) for _ in range(most[reach])]
         starts = list(itertools.accumulate((most[reach] for reach in reaches), initial=0))[:-1]

@@ -16,6 +16,7 @@ from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import unroll_limit, worlds_go_together
+from ....compiler.scalar import Scalar
 from ...algebra.spatial import is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of, most_contacts
