@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import mujoco
 import numpy as np
 import oracle
@@ -14,6 +16,7 @@ from torch_mjenvs.physics.constraints.batch import cells
 from torch_mjenvs.physics.constraints.batch.near_groups import near_groups
 from torch_mjenvs.physics.constraints.batch.pair_batch import divided
 from torch_mjenvs.physics.model.precision import DOUBLE
+from torch_mjenvs.physics.pipeline import derive
 
 LEG = """<body pos="{x} {y} 0"><joint name="hip{k}" axis="0 1 0" damping=".3" stiffness="5"/>
   <geom type="capsule" fromto="0 0 -.03 0 0 -.2" size=".03"/>
@@ -29,7 +32,8 @@ def ground(n: int, size: float, other: str, seed: int = 0) -> str:
     for k in range(n):
         x, y = rng.uniform(-size, size, 2)
         a, b, c = rng.uniform(0.05, 0.2, 3)
-        pose = f'pos="{x:.3f} {y:.3f} {rng.uniform(0, 0.1):.3f}" euler="{rng.uniform(-30, 30):.1f} {rng.uniform(-30, 30):.1f} 0"'
+        z, (one, two) = rng.uniform(0, 0.1), rng.uniform(-30, 30, 2)
+        pose = f'pos="{x:.3f} {y:.3f} {z:.3f}" euler="{one:.1f} {two:.1f} 0"'
         shape = other if k % 4 == 3 else f'type="box" size="{a:.3f} {b:.3f} {c:.3f}"'
         geom = f"{shape} {SURFACES[k % 3]}"
         out.append(f"<body {pose}><geom {geom}/></body>" if k % 3 == 0 else f"<geom {pose} {geom}/>")
@@ -43,7 +47,7 @@ def robot(option: str, around: str, more: str = "", z: float = 0.45) -> mujoco.M
         mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".004" {option}/>
         <default><geom contype="1" conaffinity="2"/></default>
         <worldbody><geom type="plane" size="9 9 1" contype="2"/>
-        <body name="trunk" pos="0 0 {z}"><freejoint/><geom type="box" size=".2 .12 .05" mass="4"/>{legs}</body>
+        <body pos="0 0 {z}"><freejoint/><geom type="box" size=".2 .12 .05" mass="4"/>{legs}</body>
         <geom type="box" pos="0 0 -5" size=".1 .1 .1" contype="0" conaffinity="0"/>
         {around.replace("<geom ", '<geom contype="2" conaffinity="1" ')}</worldbody>{more}</mujoco>""")
     )
@@ -82,3 +86,73 @@ def test_a_robot_on_boxes_moves_as_in_mujoco(option, other):
     data = oracle.compare_steps(sim, model, walked(model, 24), 1, 3, names)
     bodies = np.array([d.cfrc_ext.any(1) for d in data])[:, model.body_weldid == 0]
     assert bodies.any(), "nothing touched a body of the ground"
+
+
+def test_masses_and_damping_vary():
+    model = robot("", ground(150, 1.2, 'type="sphere" size=".09"'))
+    sim = Simulation(model, 6, dtype=torch.float64, vary=("body_mass", "dof_damping"))
+    states, rng = walked(model, 6), np.random.default_rng(0)
+    for k, (qpos, qvel) in enumerate(states):
+        one = copy.copy(model)
+        for name in ("body_mass", "dof_damping"):
+            getattr(one, name)[:] *= rng.uniform(0.8, 1.2, getattr(one, name).shape)
+            sim.params[name][k] = torch.from_numpy(getattr(one, name))
+        sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
+        data = mujoco.MjData(one)
+        mujoco.mj_setConst(one, data)
+        data.qpos[:], data.qvel[:] = qpos, qvel
+        mujoco.mj_step(one, data)
+        states[k] = data.qpos.copy(), data.qvel.copy()
+    sim.step()
+    for k, want in enumerate(states):
+        for got, x in zip((sim.qpos[k], sim.qvel[k]), want, strict=True):
+            np.testing.assert_allclose(got.cpu().numpy(), x, rtol=0, atol=1e-9)
+
+
+def test_a_world_that_is_lost_leaves_the_others_alone():
+    """Worlds far beyond the ground, and one whose place is no number."""
+    model = robot("", ground(150, 1.2, 'type="sphere" size=".09"'))
+    states = walked(model, 4)
+    sims = [Simulation(model, n, dtype=torch.float64) for n in (4, 7)]
+    for sim in sims:
+        for k, (qpos, qvel) in enumerate(states):
+            sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
+    sims[1].qpos[4:, :2] = torch.tensor([[1e6, -1e6], [-300.0, 5.0], [float("nan"), 0.0]], device=sims[1].device)
+    for sim in sims:
+        sim.step(3)
+    assert torch.equal(sims[0].qpos, sims[1].qpos[:4]) and torch.equal(sims[0].qvel, sims[1].qvel[:4])
+    assert sims[1].qpos[:6].isfinite().all()
+
+
+def test_plain_numbers_find_what_kernels_find():
+    m = load(model := robot("", ground(150, 1.2, 'type="sphere" size=".09"')))
+    for qpos, qvel in walked(model, 3):
+        d = derive(m, qpos.tolist(), qvel.tolist(), None, [])
+        want = oracle.forward(model, qpos, qvel, np.zeros(0))
+        np.testing.assert_allclose(list(d.qacc), want.qacc, rtol=0, atol=1e-9 * np.abs(want.qacc).max())
+
+
+def test_places_are_as_many_as_boxes_are_near_at_once():
+    """And each cell lists what is near any point in it."""
+    rng = np.random.default_rng(0)
+    middles, halves, reach = rng.uniform(-2, 2, (60, 3)), rng.uniform(0.05, 0.4, (60, 3)), 0.15
+    grid = cells.Cells.of(middles, halves, [reach], 1e-6)
+    most = 0
+    for x in rng.uniform(-3, 3, (4000, 2)):
+        near = np.flatnonzero((np.abs(x - middles[:, :2]) < halves[:, :2] + reach).all(1))
+        first, many = map(int, grid.at([*x, 0.0]))
+        assert {float(k) for k in near} <= set(grid.entries.values[first : first + many])
+        most = max(most, len(near))
+    corners = np.stack(np.meshgrid((middles - halves)[:, 0], (middles - halves)[:, 1]), -1).reshape(-1, 1, 2)
+    there = (np.abs(corners - middles[:, :2]) <= halves[:, :2] + 1e-9).all(2).sum(1)
+    assert cells.deepest(middles, halves) == there.max() and cells.deepest(middles, halves + reach) >= most
+
+
+def test_a_few_boxes_and_those_that_move_are_no_ground():
+    few, many = ground(20, 1.0, 'size=".1"'), ground(60, 1.0, 'size=".1"')
+    for around, listed in ((few, 0), (many, 60), (many.replace("<body ", '<body mocap="true" '), 40)):
+        m = load(robot("", around))
+        found, rest = near_groups(m, m.pairs)
+        both = [(p.geom1, p.geom2) for pairs in found for p in pairs]
+        assert len({g for two in both for g in two if not m.body_weldid[m.geom_bodyid[g]]}) == listed
+        assert len(both) + len(rest) == len(m.pairs)

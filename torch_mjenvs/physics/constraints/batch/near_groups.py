@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...algebra.spatial import is_number
 from ...model.enums import GeomType
 from ...model.model import Model, Pair
 
@@ -12,13 +13,15 @@ FEWEST = 32  # still geoms for which lists of near ones are worth while
 
 def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list[Pair]]:
     """Divide a batch into groups for lists of near pairs, and the rest."""
-    if m.nominal is not None or m.noslip_iterations or m.orders_contacts:
+    if m.noslip_iterations or m.orders_contacts:
         return [], list(pairs)
     of_mover: dict[tuple[int, int], list[Pair]] = {}
-    still = {g: stands_still(m, g) for p in pairs for g in (p.geom1, p.geom2)}
+    geoms = {g for p in pairs for g in (p.geom1, p.geom2)}
+    still = {g for g in geoms if stands_still(m, g)}
+    sized = {g for g in geoms if is_number(*m.geom_size[g], m.geom_margin[g], m.geom_gap[g])}
     for p in pairs:
-        sides = [side for side, g in enumerate((p.geom1, p.geom2)) if still[g]]
-        if p.ipair < 0 and sides:
+        sides = [side for side, g in enumerate((p.geom1, p.geom2)) if g in still]
+        if p.ipair < 0 and sides and sized.issuperset((p.geom1, p.geom2)):
             of_mover.setdefault((sides[0], ends(p, sides[0])[0]), []).append(p)
     alike: dict[tuple[int, ...], list[Pair]] = {}
     for (side, _), some in of_mover.items():
@@ -34,10 +37,12 @@ def ends(pair: Pair, side: int) -> tuple[int, int]:
 
 
 def stands_still(m: Model, geom: int) -> bool:
-    """Return whether a geom has an end, and nothing moves it."""
+    """Return whether a geom has an end, and is in the same place in all worlds at all times."""
     body = m.geom_bodyid[geom]
     if m.geom_type[geom] in (GeomType.PLANE, GeomType.HFIELD) or m.body_weldid[body]:
         return False
+    pose = [*m.geom_pos[geom], *m.geom_mat[geom]]
     while body and m.body_mocapid[body] < 0:
+        pose += [*m.body_pos[body], *m.body_mat[body]]
         body = m.body_parentid[body]
-    return not body
+    return not body and is_number(*pose)

@@ -107,7 +107,13 @@ class PairBatch:
     def of_pair(self, values: Sequence[Any], i: Any) -> Any:
         """Return pair i's entry of such a list: cheaper than `of_contact`, which it equals for a pair's first contact.
         """
+        if isinstance(values, range):
+            return i
         return values[i] if isinstance(i, int) else Table(values)[i]
+
+    def rows(self, values: list[Scalar]) -> tuple[list[Scalar], Sequence[int]]:
+        """Return what an array has to hold of a list with one entry for each of `real`, and where each is in it."""
+        return values, range(len(values))
 
     def dof(self, i: Any, k: int) -> Any:
         """Return the place in `dofs` of the k-th dof of contact i."""

@@ -40,18 +40,21 @@ class PerPair:
 
     def __init__(self, batch: PairBatch, values: list[Scalar]):
         self.batch, self.values = batch, values
-        self.rows = None if is_number(*values) else Array(values)
+        self.rows = None
+        if not is_number(*values):
+            different, self.places = batch.rows(values)
+            self.rows = Array(different)
 
     def of_contact(self, i: Any) -> Scalar:
         """Return the number of contact i's pair."""
         if self.rows is None:
             return self.batch.of_contact(self.values, i)
-        return self.rows[self.batch.per_contact(range(len(self.values)), i)]
+        return self.rows[self.batch.of_contact(self.places, i)]
 
     def of_pair(self, i: Any) -> Scalar:
         """Return the number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
         if self.rows is not None:
-            return self.rows[i]
+            return self.rows[self.batch.of_pair(self.places, i)]
         return self.batch.of_pair(self.values, i)
 
 
