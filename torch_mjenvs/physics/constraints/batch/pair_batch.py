@@ -36,6 +36,7 @@ VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
 # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
 MANY_SWEPT = {"pyramidal": 100, "elliptic": 32}
+LONG = 2_000  # pairs from which on it takes a while to find the pools
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,10 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
-    """Find the pools: batches of one condim whose contacts share slots. They are kept for as long as the model lives,
-    since it may have many thousand pairs.
+    """Find the pools: batches of one condim whose contacts share slots. Those of many pairs are kept for as long as the
+    model lives.
     """
-    if not m.constant:
+    if len(m.pairs) < LONG or not m.constant:
         return _found_pools(m, precision)
     kept = _kept.setdefault(m, {})
     if precision not in kept:
