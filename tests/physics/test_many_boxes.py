@@ -12,7 +12,7 @@ import torch
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints.batch import cells
+from torch_mjenvs.physics.constraints.batch import cells, pair_batch
 from torch_mjenvs.physics.constraints.batch.near_groups import near_groups
 from torch_mjenvs.physics.constraints.batch.pair_batch import divided
 from torch_mjenvs.physics.model.precision import DOUBLE
@@ -156,3 +156,10 @@ def test_a_few_boxes_and_those_that_move_are_no_ground():
         both = [(p.geom1, p.geom2) for pairs in found for p in pairs]
         assert len({g for two in both for g in two if not m.body_weldid[m.geom_bodyid[g]]}) == listed
         assert len(both) + len(rest) == len(m.pairs)
+
+
+def test_equal_models_have_pairs_of_their_own(monkeypatch):
+    monkeypatch.setattr(pair_batch, "LONG", 0)
+    one, two = (load(robot("", ground(150, 1.2, 'size=".09"'))) for _ in range(2))
+    for m in (one, two):
+        assert {id(p) for pairs in divided(m, DOUBLE)[1][0] for p in pairs} == {id(p) for p in m.pairs}

@@ -173,12 +173,15 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     if len(m.pairs) < LONG or not m.constant:
         return _found_pools(m, precision)
     kept = _kept.setdefault(m, {})
-    if precision not in kept:
-        kept[precision] = _found_pools(m, precision)
-    return kept[precision]
+    key = precision, id(m.pairs)
+    if key not in kept:
+        kept[key] = m.pairs, _found_pools(m, precision)
+    return kept[key][1]
 
 
-_kept: weakref.WeakKeyDictionary[Model, dict[Precision, list[list[list[Pair]]]]] = weakref.WeakKeyDictionary()
+_Pools = list[list[list[Pair]]]
+# Of equal models each has pairs of its own, which are told apart by their identity.
+_kept: weakref.WeakKeyDictionary[Model, dict[Any, tuple[Sequence[Pair], _Pools]]] = weakref.WeakKeyDictionary()
 
 
 def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
