@@ -9,14 +9,22 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from ptx import Machine
 
 from torch_mjenvs import Simulation
+from torch_mjenvs.compiler import cuda
+from torch_mjenvs.compiler.build import build
+from torch_mjenvs.compiler.control import unrolling
+from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.batch import cells, pair_batch
 from torch_mjenvs.physics.constraints.batch.near_groups import near_groups
 from torch_mjenvs.physics.constraints.batch.pair_batch import divided
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
+from torch_mjenvs.physics.simulation import KernelRequest, program
+
+CPU = torch.device("cpu")
 
 LEG = """<body pos="{x} {y} 0"><joint name="hip{k}" axis="0 1 0" damping=".3" stiffness="5"/>
   <geom type="capsule" fromto="0 0 -.03 0 0 -.2" size=".03"/>
@@ -163,3 +171,27 @@ def test_equal_models_have_pairs_of_their_own(monkeypatch):
     one, two = (load(robot("", ground(150, 1.2, 'size=".09"'))) for _ in range(2))
     for m in (one, two):
         assert {id(p) for pairs in divided(m, DOUBLE)[1][0] for p in pairs} == {id(p) for p in m.pairs}
+
+
+def test_a_gpu_s_code_gives_the_same_bits():
+    model = robot("", ground(60, 0.9, 'type="capsule" size=".06 .1"'))
+    request, states, found = KernelRequest(load(model)), walked(model, 8), list[dict[str, torch.Tensor]]()
+    with unrolling(NVIDIA.unroll_limit):
+        apart = program(request, "float32")
+    together = program(request, "float32")
+    for launch in (
+        lambda given: build(together, CPU).bind(given)(),
+        lambda given: Machine(cuda.assembly(apart)).launch(list(given.values()), 16),
+    ):
+        given = {b.name: torch.zeros(b.size, 16) for b in together.buffers}
+        for name, rows in zip(("qpos", "qvel"), zip(*states, strict=True), strict=True):
+            given[name][:, :8] = torch.from_numpy(np.array(rows).T)
+            given[name][:, 8:] = given[name][:, :8]
+        launch(given)
+        found.append(given)
+    assert all(torch.equal(found[0][name], found[1][name]) for name in ("qpos", "qvel"))
+
+
+def test_in_float32_it_accelerates_as_in_mujoco():
+    model = robot("", ground(240, 1.5, 'type="capsule" size=".06 .1"'))
+    oracle.compare_float32(Simulation(model, 8, dtype=torch.float32, outputs=("qacc",)), model, walked(model, 8))
