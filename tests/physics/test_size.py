@@ -14,6 +14,7 @@ import pytest
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.physics import load, simulation
+from torch_mjenvs.physics.constraints.batch import near_groups
 from torch_mjenvs.physics.loading import size
 from torch_mjenvs.physics.simulation import KernelRequest, program
 
@@ -26,6 +27,13 @@ def statics(n: int) -> mujoco.MjModel:
     """Balls that stand still, and one that flies."""
     balls = "".join(f"<body pos='{i} 0 0'><geom size='.1'/></body>" for i in range(n))
     return model(f"{balls}<body pos='0 0 5'><freejoint/><geom size='.1'/></body>")
+
+
+def crowd(n: int) -> mujoco.MjModel:
+    """Ten boxes above n that stand still."""
+    ground = "".join(f"<geom type='box' pos='{i} 0 0' size='.2 .2 .2'/>" for i in range(n))
+    robot = "<body pos='0 0 5'><freejoint/><geom type='box' size='.1 .1 .1'/></body>"
+    return model(ground + 10 * robot)
 
 
 def chain(n: int) -> mujoco.MjModel:
@@ -146,6 +154,30 @@ def test_a_model_that_takes_hours_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(size, "MOST", size.estimate(m) / size.SURELY - 1)
     with pytest.raises(UnsupportedModel, match=r"has about .* operations"):
         size.sized(m, never)
+
+
+def test_pairs_whose_contacts_share_slots_are_counted() -> None:
+    """They have no code of their own, but each is looked at."""
+    few, many = (load(crowd(n)) for n in (100, 400))
+    assert len(few.pairs) == 1045 and len(many.pairs) == 4045
+    assert size.estimate(many) - size.estimate(few) == 3000 * size.PAIR_IN_POOL
+
+
+def test_pairs_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what to do about them: keep them apart, or use a height field. Those that worlds list take no room."""
+    m = load(crowd(100))
+    assert size.room(m) == 64 * 45 * (size.SLOT + 4 * 3 * 3) * 8
+    monkeypatch.setattr(near_groups, "FEWEST", 101)
+    monkeypatch.setattr(size, "ROOM", size.room(m) - 1)
+    want = r"1,045 pairs of geoms would take 0 GB .*: keep apart .*; in place of 100 geoms .*, use a height field$"
+    with pytest.raises(UnsupportedModel, match=want):
+        size.sized(m, never)
+
+
+def test_a_friction_that_varies_has_contacts_written_out() -> None:
+    m = load(crowd(100))
+    assert size.estimate(m, [100]) > size.estimate(m) + 100 * size.SHAPES
+    assert size.estimate(m, range(110)) > size.estimate(m) + 1000 * size.SHAPES
 
 
 def test_a_simulation_warns_before_it_traces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from ..compiler.fork import draw_seed
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
+from ..compiler.program import Program
 from ..fixed_tensors import fixed
 from ..physics.loading.history import history_to
 from ..physics.loading.size import sized
@@ -59,9 +60,12 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None) -> Recipe:
     kind = str(dtype).removeprefix("torch.")
     buffers = tuple(episode.buffers(what))
-    return Recipe(
-        episode.name(what), buffers, kind, lambda: sized(episode.model, lambda: episode.program(what, kind)), origin
-    )
+
+    def make() -> Program:
+        rubbed = episode.params.rows("geom_friction") if episode.params else ()
+        return sized(episode.model, lambda: episode.program(what, kind), rubbed)
+
+    return Recipe(episode.name(what), buffers, kind, make, origin)
 
 
 def episode_of(

@@ -10,6 +10,7 @@ from ..region_ops import array_of
 from .buffers import in_every_lane
 from .writer import Row, Writer
 
+WRITTEN = 512  # constants of an array from which on a loop puts them: LLVM takes 3 ms for each that is written out
 LONG = 4096  # numbers from which on a processor's table is written as bytes, which LLVM reads much faster
 
 
@@ -121,9 +122,32 @@ def array(w: Writer, e: Expr) -> None:
     vector, own = w.types.of("f"), w.types.own
     w.names[e] = w.array(e.attr.rows * e.attr.columns, vector)
     entry = w.entry(vector)
+    copied = sum(type(x) is not Expr for x in e.args) >= WRITTEN
+    if copied:
+        _copy(w, e, Table([0.0 if type(x) is Expr else x for x in e.args]))
     for k, x in enumerate(e.args):
+        if copied and type(x) is not Expr:
+            continue
         at = w.assign(f"getelementptr {entry}, {own} {w.names[e]}, i32 {k}")
         w.put(f"store {vector} {w.value(x, 'f')}, {own} {at}")
+
+
+def _copy(w: Writer, e: Expr, numbers: Table) -> None:
+    """Write a loop that puts these numbers into the array."""
+    before, (top, done) = w.block, w.fresh_labels("copy", "done")
+    name, element = _constants(w, numbers)
+    w.put(f"br label %{top}")
+    w.label(top)
+    following = w.fresh()
+    k = w.assign(f"phi i32 [ 0, %{before} ], [ {following}, %{top} ]")
+    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {k}")
+    x = _as_number(w, w.assign(f"load {element}, {w.types.shared} {at}"), element, w.types.element)
+    at = w.assign(f"getelementptr {w.entry(w.types.of('f'))}, {w.types.own} {w.names[e]}, i32 {k}")
+    w.put(f"store {w.types.of('f')} {in_every_lane(w, x, w.types.element)}, {w.types.own} {at}")
+    w.put(f"{following} = add i32 {k}, 1")
+    more = w.assign(f"icmp slt i32 {following}, {len(numbers.values)}")
+    w.put(f"br i1 {more}, label %{top}, label %{done}")
+    w.label(done)
 
 
 def same(w: Writer, e: Expr) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...compiler.scalar import Scalar, maximum, minimum
 from ..algebra.spatial import MINVAL
@@ -41,6 +43,38 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
     A <contact><pair> says all of them. Otherwise the geom of higher priority decides; if priorities are equal, friction
     is the greater one, and the rest is mixed.
     """
+    if pair.ipair >= 0 or not m.constant:
+        return _computed(m, pair)
+    kept = _kept.get(m)
+    if kept is None:
+        kept = _kept[m] = _Kept(_kinds(m), {})
+    kinds = kept.of_geom[pair.geom1], kept.of_geom[pair.geom2]
+    if kinds not in kept.params:
+        kept.params[kinds] = _computed(m, pair)
+    return kept.params[kinds]
+
+
+class _Kept(NamedTuple):
+    """What is known of a model: each geom's kind, and the parameters of pairs by kinds. There may be many pairs."""
+
+    of_geom: list[int]
+    params: dict[tuple[int, int], ContactParam]
+
+
+_kept: weakref.WeakKeyDictionary[Model, _Kept] = weakref.WeakKeyDictionary()  # for as long as the model lives
+
+
+def _kinds(m: Model) -> list[int]:
+    """Return a number for each geom: geoms whose contacts have the same parameters have the same one."""
+    fields = (
+        m.geom_priority, m.geom_friction, m.geom_solref, m.geom_direct, m.geom_solimp, m.geom_solmix, m.geom_margin,
+        m.geom_gap, m.geom_adhesion,
+    )  # fmt: skip
+    known: dict[tuple[Any, ...], int] = {}
+    return [known.setdefault(of_geom, len(known)) for of_geom in zip(*fields, strict=True)]
+
+
+def _computed(m: Model, pair: Pair) -> ContactParam:
     geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair
     if k >= 0:
         return ContactParam(

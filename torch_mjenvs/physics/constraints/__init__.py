@@ -25,6 +25,7 @@ from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import contact_groups
 from .batch.contact_pool import contact_pools
+from .batch.near_tables import tables_of
 from .batch.pair_batch import PairBatch, adds_stiffness, divided
 from .batch.pair_tables import PairTables
 from .batch.world_batches import world_batches
@@ -77,9 +78,9 @@ def count_contacts(m: Model, d: Data) -> None:
             return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
 
         d.ncon = when_any(c.near(contact_param(m, c.pair).gap), add, d.ncon)
-    for pairs in (*grouped, *(pairs for batches in pools for pairs in batches)):
-        detected = PairTables(m, d, PairBatch.of(m, pairs)).detected()
-        d.ncon = fold_each(detected, lambda i, n: n + 1.0, d.ncon)
+    tables = [PairTables(m, d, PairBatch.of(m, pairs)) for pairs in grouped]
+    for found in (*tables, *(tables_of(m, d, pairs) for batches in pools for pairs in batches)):
+        d.ncon = fold_each(found.detected(), lambda i, n: n + 1.0, d.ncon)
 
 
 def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]], list[list[list[Pair]]]]:

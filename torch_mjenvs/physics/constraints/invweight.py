@@ -21,15 +21,16 @@ _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  #
 def geom_invweight0(m: Model) -> Floats:
     """Return for each geom the mean of J M^-1 J' at qpos0, over points that stand for its surface and over directions.
 
-    It is 0 for a geom that touches nothing, and for a plane, which has no such points.
+    It is 0 for a geom that touches nothing or that nothing moves, and for a plane, which has no such points.
     """
-    if m not in _kept:
-        _kept[m] = _geom_invweight0(m)
-    return _kept[m]
+    kept = _kept.get(m)
+    if kept is None:
+        kept = _kept[m] = _geom_invweight0(m)
+    return kept
 
 
 def _geom_invweight0(m: Model) -> Floats:
-    touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2)}
+    touching = {g for pair in m.pairs for g in (pair.geom1, pair.geom2) if m.body_weldid[m.geom_bodyid[g]]}
     surfaces = {geom: surface(m.geom_size[geom]) for geom in touching if (surface := SHAPES[m.geom_type[geom]].surface)}
     if not surfaces:
         return (0.0,) * m.ngeom

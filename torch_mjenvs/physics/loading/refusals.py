@@ -18,7 +18,7 @@ from ..dynamics.actuators.driven import OF_TENDONS
 from ..dynamics.actuators.kinds import BIASES, DYNAMICS, GAINS
 from ..dynamics.actuators.transmissions import TRANSMISSIONS
 from ..model.enums import BiasType, DynType, EqType, GainType, JointType, WrapType
-from ..model.model import INTEGRATORS, Model, UnsupportedModel
+from ..model.model import INTEGRATORS, Model, Pair, UnsupportedModel
 
 _HARMLESS_DISABLE = [
     "WARMSTART",
@@ -223,28 +223,34 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
     """Raise `UnsupportedModel` for the first thing found in geoms that may touch that is not implemented."""
     for pair in m.pairs:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
-        who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
         if types not in COLLIDERS:
             kinds = [mujoco.mjtGeom(t).name.removeprefix("mjGEOM_").lower() for t in types]
             known = "; ".join(text for text in map(_partners, types) if text)
             instead = f"use other shapes ({known})" if known else "use other shapes"
-            not_supported(f"{who} ({' and '.join(kinds)})", f"{instead}, or keep them apart by contype or <exclude>")
+            what = f"{_who(mjm, pair)} ({' and '.join(kinds)})"
+            not_supported(what, f"{instead}, or keep them apart by contype or <exclude>")
         if (COLLIDERS[types].hulls or COLLIDERS[types].ccd) and disabled(mjm, "NATIVECCD"):
-            not_supported(f"option flag nativeccd='disable', by which {who} would be found,", "leave it enabled")
+            flag = "option flag nativeccd='disable'"
+            not_supported(f"{flag}, by which {_who(mjm, pair)} would be found,", "leave it enabled")
         if pair.condim not in (1, 3, 4, 6):
-            not_supported(f"{who} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
+            not_supported(f"{_who(mjm, pair)} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
         param = contact_param(m, pair)
         if param.adhesion and not mjm.flg_adhesion:
-            not_supported(f"adhesion of {who}, which MuJoCo does not know of,", "call mujoco.mj_setConst")
+            not_supported(f"adhesion of {_who(mjm, pair)}, which MuJoCo does not know of,", "call mujoco.mj_setConst")
         if _mixed(param.solref):
-            not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
+            what = "with a solref of which one number is positive and one not"
+            not_supported(f"{_who(mjm, pair)} {what}", "give both the same sign")
         if m.cone == "elliptic" and _mixed(param.solreffriction):
-            remedy = "give both the same sign"
-            not_supported(f"{who} with a solreffriction of which one number is positive and one not", remedy)
+            what = "with a solreffriction of which one number is positive and one not"
+            not_supported(f"{_who(mjm, pair)} {what}", "give both the same sign")
         if param.gap < 0:
-            not_supported(f"{who} with a negative gap", "use a gap of 0 or more")
+            not_supported(f"{_who(mjm, pair)} with a negative gap", "use a gap of 0 or more")
         if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):
-            not_supported(f"{who}, one of which is a plugin,", "remove the plugin")
+            not_supported(f"{_who(mjm, pair)}, one of which is a plugin,", "remove the plugin")
+
+
+def _who(mjm: mujoco.MjModel, pair: Pair) -> str:
+    return f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
 
 
 def _partners(kind: int) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ...compiler.program import Program
-from ...compiler.tiles import pays
+from ...compiler.tiles import SIDE, pays
 from ..collision.shapes import most_contacts
+from ..constraints.batch.near_groups import near_groups
 from ..constraints.batch.pair_batch import divided
+from ..constraints.body_contacts import dofs_apart
 from ..constraints.contacts import in_loop
 from ..model.enums import GeomType
 from ..model.model import Model, Pair, UnsupportedModel, bodies_of, dof_chain
@@ -19,6 +21,7 @@ from ..model.precision import PRECISIONS
 
 LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and takes 2 s to build
 SECONDS = 1.2e-4  # per operation, to build a large model on one core
+GROUND = 100  # geoms that stand still from which on a message speaks of them
 LISTED = 3  # pairs of bodies in a message
 SURELY = 4  # times MOST: if the estimate is above this, the model is refused without tracing, which would take minutes
 # and much memory
@@ -30,23 +33,32 @@ BODY = 350  # that moves
 ROW = 150  # of a limit, friction loss or tendon
 FILL, TILES = 1.7, 2_000  # for each product of a factorisation, or all of it where that is done in tiles
 LOOP, PAIR_IN_LOOP = 8_000, 55
+PAIR_IN_POOL = 1  # these have no code of their own, but each is looked at while the code is made
 SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
 
+# Numbers of a world for each contact in slots, beside 4 for each axis and block of dofs; fitted to 41,000 pairs.
+SLOT = 45
+ROOM = 2**34  # bytes of a thread for the slots of 16 worlds: 300,000 pairs of boxes that are not in lists of near ones
 
 _estimates: weakref.WeakKeyDictionary[Model, int] = weakref.WeakKeyDictionary()  # of models that were looked at
 
 
-def sized(m: Model, trace: Callable[[], Program]) -> Program:
-    """Return `trace()`, a step of the model, unless it is too large.
+def sized(m: Model, trace: Callable[[], Program], rubbed: Collection[int] = ()) -> Program:
+    """Return `trace()`, a step of the model, unless it is too large. rubbed: as for `estimate`.
 
     It warns if the kernel takes minutes to build, and refuses the model if that would take hours and all memory. Both
     messages say how long, and which pairs of bodies cost most.
 
     The warning comes once for a model, before the work, by an estimate. A refusal mostly goes by what was traced.
     """
-    expected = _estimates[m] if m in _estimates else estimate(m)
+    expected = _estimates[m] if m in _estimates else estimate(m, rubbed)
     if expected > SURELY * MOST:
         raise UnsupportedModel(_message(m, expected, "about "))
+    if (taken := room(m)) > ROOM:
+        raise UnsupportedModel(
+            f"the contacts of this model's {len(m.pairs):,} pairs of geoms would take {taken / 1e9:,.0f} GB of memory "
+            f"per thread: {_remedy(m)}"
+        )
     if expected >= LARGE and m not in _estimates:
         warnings.warn(_message(m, expected, "about "), stacklevel=2)
     _estimates.setdefault(m, expected)
@@ -60,16 +72,33 @@ def sized(m: Model, trace: Callable[[], Program]) -> Program:
     return program
 
 
-def estimate(m: Model) -> int:
-    """Estimate the operations of a step from its bodies, dofs and pairs."""
+def estimate(m: Model, rubbed: Collection[int] = ()) -> int:
+    """Estimate the operations of a step from its bodies, dofs and pairs.
+
+    rubbed: geoms whose friction varies. Their contacts are written out, each softened for the friction of its world.
+    """
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
     grouped, pools = divided(m, PRECISIONS["float32"])
     pooled = [pairs for batches in pools for pairs in batches]
     together = {id(pair) for pairs in (*grouped, *pooled) for pair in pairs}
-    touch = LOOP * (len(grouped) + len(pooled)) + PAIR_IN_LOOP * sum(map(len, grouped))
+    together -= {id(p) for p in m.pairs if p.condim > 1 and (p.geom1 in rubbed or p.geom2 in rubbed)}
+    touch = LOOP * (len(grouped) + len(pooled))
+    touch += PAIR_IN_LOOP * sum(id(p) in together for pairs in grouped for p in pairs)
+    touch += PAIR_IN_POOL * sum(id(p) in together for pairs in pooled for p in pairs)
     touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)
     return round(BODY * moving + ROW * rows + touch + sum(map(_fill, _coupled(m))))
+
+
+def room(m: Model) -> int:
+    """Estimate the bytes that a thread needs for contacts in slots: those of all pairs that are not in lists."""
+    found = 0
+    for batches in divided(m, PRECISIONS["float32"])[1]:
+        pairs = [p for batch in batches if not near_groups(m, batch)[0] for p in batch]
+        bodies = {bodies_of(m, p) for p in pairs}
+        blocks = max((-(-dofs_apart(m, *two) // SIDE) for two in bodies), default=0)
+        found += sum((SLOT + SIDE * p.condim * blocks) * most_contacts(m, p) for p in pairs)
+    return 64 * found
 
 
 def _alone(m: Model, pair: Pair) -> int:
@@ -126,9 +155,17 @@ def _message(m: Model, operations: int, roughly: str = "") -> str:
     return (
         f"a step of this model has {roughly}{operations:,} operations, and building its kernel may take minutes (about "
         f"{operations * SECONDS:,.0f} s): {m.nv} dofs, and {len(m.pairs):,} pairs of geoms that may touch, most of "
-        f"them of the bodies {most or 'none'}; keep apart by contype and conaffinity, or by <exclude>, what need not "
-        f"touch{_due_to_noslip(m, operations)}"
+        f"them of the bodies {most or 'none'}; {_remedy(m)}{_due_to_noslip(m, operations)}"
     )
+
+
+def _remedy(m: Model) -> str:
+    """Say what to do about many pairs."""
+    apart = "keep apart by contype and conaffinity, or by <exclude>, what need not touch"
+    still = {g for p in m.pairs for g in (p.geom1, p.geom2) if not m.body_weldid[m.geom_bodyid[g]]}
+    if len(still) < GROUND:
+        return apart
+    return f"{apart}; in place of {len(still):,} geoms that stand still, use a height field"
 
 
 def _due_to_noslip(m: Model, operations: int) -> str:

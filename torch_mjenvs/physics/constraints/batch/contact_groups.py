@@ -162,7 +162,7 @@ class ContactGroup:
     def fold_listed(self, x: Any, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any) -> Any:
         batch = self.batch
         return fold_in_loop(
-            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.place,
+            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.number, self.place,
             lambda i: self._force(i, x), wanted, by_body, visit, carry,
         )  # fmt: skip
 

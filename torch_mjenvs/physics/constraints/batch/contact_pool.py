@@ -24,7 +24,7 @@ from typing import Any
 from ....compiler.active_sets import Packed, change_each, fold_each, put_each
 from ....compiler.arrays import Array, Table
 from ....compiler.control import repeat
-from ....compiler.scalar import Mask, Scalar, select
+from ....compiler.scalar import Mask, Scalar, logical_and, select
 from ....compiler.tiles import SIDE, Blocks, Pattern, Places, SumsLayout, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...dynamics.inertia import dof_columns
@@ -32,12 +32,13 @@ from ...model.data import Data
 from ...model.model import Model, Pair, bodies_of
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
+from ..contact_force import in_world
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
-from .pair_batch import PairBatch
+from .near_tables import NearTables, tables_of
 from .pair_tables import PairTables
 from .records import Records
 
@@ -118,15 +119,21 @@ def layout_of(m: Model, pairs: Sequence[Pair]) -> SumsLayout:
 class ContactPool(Constraint):
     """The contacts of a pool, of one condim, in slots.
 
-    pairs, kth: by place, each contact's pair, and its number among the pair's contacts. slots: the contacts that act.
-    found: by slot, where they are, and the numbers of their rows. jacobian: by slot and
-    block, the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the
-    masks of `Constraint.needs_refinement`.
+    pairs, bodies, kth: by place, each contact's pair, their bodies, and its number among the pair's contacts. slots:
+    the contacts that act. found: by slot, where they are, and the numbers of their rows. jacobian: by slot and block,
+    the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
+    `Constraint.needs_refinement`.
+
+    real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still: for each
+    of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
     """
 
     m: Model
     pairs: list[Pair]
+    bodies: list[tuple[int, int]]
     kth: list[int]
+    real: list[Pair]
+    still: list[int]
     condim: int
     slots: Packed
     couples: Couples
@@ -206,16 +213,46 @@ class ContactPool(Constraint):
             self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
             self.couples.alike, wrench,
         )  # fmt: skip
+        if any(self.still):
+            self._pull_still(force, wrench)
+
+    def _pull_still(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
+        """Add to `wrench` the wrenches on bodies that stand still, of contacts whose pairs worlds choose."""
+        touched = sorted({body for body in self.still if body})
+        sums = Array([list(wrench[body]) for body in touched])
+        rows = [touched.index(body) if body else -1 for body in self.still]
+        firsts = [float(bodies_of(self.m, p)[0] == body) for p, body in zip(self.real, self.still, strict=True)]
+
+        def add(i: Any) -> None:
+            row, second, first = self._of_real(rows, i), *(in_world(lines, force(i)) for lines in self._lines(i))
+            change = choose(self._of_real(firsts, i) > 0.5, [-x for x in first], second)
+            there = logical_and(self.found.at(i, "acts") > 0.5, row >= 0.0)
+
+            def put(_: Any, nothing: Any) -> Any:
+                sums.put(row, [old + x for old, x in zip(sums[row, :], change, strict=True)], there)
+                return nothing
+
+            repeat(1, put, [], [sums])
+
+        change_each(self.slots.which, add, [sums])
+        for k, body in enumerate(touched):
+            wrench[body] = list(sums[k, :])
 
     def fold_listed(
         self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
     ) -> Any:
         """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
-        if not any(map(wanted, self.pairs)):
+        pairs = self.real or self.pairs
+        if not any(map(wanted, pairs)):
             return carry
         x = self.of_dofs(a)
+
+        def number(i: Any) -> Scalar:
+            found: Scalar = self._per_contact([float(k) for k in self.kth], i)
+            return found
+
         return fold_in_loop(
-            self.slots.which, self.pairs, self.bodies, self._per_contact, self.kth, self.where,
+            self.slots.which, pairs, [bodies_of(m, p) for p in pairs], self._of_real, number, self.where,
             lambda i: self.force(i, x), wanted, by_body, visit, carry,
         )  # fmt: skip
 
@@ -238,11 +275,6 @@ class ContactPool(Constraint):
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
-    @property
-    def bodies(self) -> list[tuple[int, int]]:
-        """The bodies of geom1 and geom2 of each contact, by place."""
-        return [bodies_of(self.m, p) for p in self.pairs]
-
     def number(self, i: Any) -> Any:
         """Return the place of contact i in MuJoCo's order, among those of the pool."""
         return self.slots.place(i)
@@ -250,6 +282,12 @@ class ContactPool(Constraint):
     def _per_contact(self, values: Sequence[Any], i: Any) -> Any:
         place = self.slots.place(i)
         return values[place] if isinstance(place, int) else Table(values)[place]
+
+    def _of_real(self, values: Sequence[Any], i: Any) -> Any:
+        """Return contact i's entry of a list with one entry for each of `real`, or else of `pairs`."""
+        if not self.real:
+            return self._per_contact(values, i)
+        return Table([float(x) for x in values])[self.found.at(i, "pair")]
 
     def _lines(self, i: Any) -> list[list[list[Scalar]]]:
         """Return the lines of contact i, of the second body and of the first: see `body_contacts`."""
@@ -346,21 +384,33 @@ def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) 
 
 
 def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout) -> ContactPool:
-    finders = [PairTables(m, d, PairBatch.of(m, list(pairs))) for pairs in batches]
+    finders = [tables_of(m, d, list(pairs)) for pairs in batches]
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
-    contacts = sorted((c for some in known for c in some), key=lambda c: (c[0].rank, c[1]))
-    place, n = {(id(pair), k): n for n, (pair, k) in enumerate(contacts)}, len(contacts)
-    orders = [[place[id(pair), k] for pair, k in some] for some in known]
+    # places of a `NearBatch` are of one pair, and stay as they are
+    numbered = [(pair.rank, k, f, i) for f, some in enumerate(known) for i, (pair, k) in enumerate(some)]
+    numbered.sort()
+    contacts, n = [known[f][i] for _, _, f, i in numbered], len(numbered)
+    place = {(f, i): n for n, (_, _, f, i) in enumerate(numbered)}
+    orders = [[place[f, i] for i in range(len(some))] for f, some in enumerate(known)]
     acting, condim = [f.touching() for f in finders], batches[0][0].condim
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
-    couples = Couples.make(m, [bodies_of(m, p) for p in pairs], layout.blocks)
+    bodies = [finders[f].batch.bodies[i % len(finders[f].batch.pairs)] for _, _, f, i in numbered]
+    couples = Couples.make(m, bodies, layout.blocks)
     jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
     found = _found(finders, acting, orders, slots, condim, n)
-    refine = refined_in_loop(m, d.precision, slots.which, pairs, lambda of, i: Table(of)[slots.place(i)])
-    kth = [k for _, k in contacts]
-    pool = ContactPool(m, pairs, kth, condim, slots, couples, layout, found, jacobian, y0, refine)
+    kth, real, still = [k for _, k in contacts], list[Pair](), list[int]()
+    if _chosen(finders):
+        real = [p for f in finders for p in f.batch.real]
+        still = [body for f in finders for body in f.still]
+    pool = ContactPool(m, pairs, bodies, kth, real, still, condim, slots, couples, layout, found, jacobian, y0, [])
+    pool.refine = refined_in_loop(m, d.precision, slots.which, real or pairs, pool._of_real)
     pool.compute_rows(d)
     return pool
+
+
+def _chosen(finders: Sequence[PairTables]) -> bool:
+    """Return whether each world chooses the pairs of some places."""
+    return any(isinstance(f, NearTables) for f in finders)
 
 
 def _found(
@@ -383,17 +433,26 @@ def _found(
     if softened:
         columns["slip"] = width
         width += 1
-    found = Array(rows=n, columns=width)
+    if _chosen(finders):
+        columns["pair"] = width
+        width += 1
+    found, start = Array(rows=n, columns=width), 0
     for tables, which, order in zip(finders, acting, orders, strict=True):
+        known = [float(k) for k in range(start, start + len(tables.batch.real))] if "pair" in columns else []
+        start += len(tables.batch.real)
 
-        def put(i: Any, tables: PairTables = tables, order: Sequence[int] = order) -> tuple[Any, list[Scalar]]:
+        def put(
+            i: Any, tables: PairTables = tables, order: Sequence[int] = order, known: Sequence[float] = known
+        ) -> tuple[Any, list[Scalar]]:
             dist, p, frame = tables.contact(i)
             row, arms = tables.row(i, dist), tables.arms(i, p)
             pull = row.y0([0.0] * condim)[0]
             friction = [x.of_contact(i) for x in tables.friction]
             flat = [x for vector in (*arms, *frame) for x in vector]
             numbers = [dist, 1.0, tables.stiffness(i, row), pull, *flat, *row.param.damping, *friction]
-            return slots.slot(Table(order)[i]), [*numbers, tables.slip(i)] if softened else numbers
+            numbers += [tables.slip(i)] if softened else []
+            numbers += [tables.batch.of_contact(known, i)] if known else []
+            return slots.slot(Table(order)[i]), numbers
 
         put_each(which, put, found, elsewhere=0.0)
     return Records(found, columns)

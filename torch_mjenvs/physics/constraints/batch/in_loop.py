@@ -54,7 +54,7 @@ def fold_in_loop(
     pairs: Sequence[Pair],
     bodies: Sequence[tuple[int, int]],
     per_contact: PerContact,
-    kth: Sequence[int],
+    number: Callable[[Any], Scalar],
     where: Where,
     force: Callable[[Any], list[Scalar]],
     wanted: Callable[[Pair], bool],
@@ -64,8 +64,8 @@ def fold_in_loop(
 ) -> Any:
     """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`.
 
-    kth: each contact's number among its pair's. where: returns a contact's distance, its point from the origins of the
-    trees of the first body and of the second, and its frame.
+    number: returns a contact's number among its pair's. where: returns a contact's distance, its point from the origins
+    of the trees of the first body and of the second, and its frame.
     """
     involved = sorted({body for pair in bodies for body in pair})
     tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}
@@ -76,13 +76,12 @@ def fold_in_loop(
             return [tables[name][per_contact(place, i), :] for place in places]
 
         def of_pair(of: Callable[[Pair], float]) -> Scalar:
-            number: Scalar = per_contact([float(of(pair)) for pair in pairs], i)
-            return number
+            found: Scalar = per_contact([float(of(pair)) for pair in pairs], i)
+            return found
 
         def look(carry: Any) -> Any:
             dist, points, frame = where(i)
-            number = per_contact([float(k) for k in kth], i)
-            return visit(Listed(None, of_pair, number, dist, points, frame, force(i), per_body), carry)
+            return visit(Listed(None, of_pair, number(i), dist, points, frame, force(i), per_body), carry)
 
         return when_any(of_pair(wanted) > 0.5, look, carry)
 

@@ -9,12 +9,14 @@ A contact is a number, too: with n pairs, the first contact of pair i is i, and 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import unroll_limit, worlds_go_together
+from ....compiler.scalar import Scalar
 from ...algebra.spatial import is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of, most_contacts
@@ -24,6 +26,7 @@ from ...model.precision import Precision
 from ..body_contacts import sides_of
 from ..softening import ContactBound, contact_bound
 from ..surface import surfaces_move
+from .near_groups import near_groups
 
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
@@ -33,6 +36,7 @@ VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
 # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
 MANY_SWEPT = {"pyramidal": 100, "elliptic": 32}
+LONG = 2_000  # pairs from which on it takes a while to find the pools
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,19 @@ class PairBatch:
         return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
 
     @property
+    def real(self) -> Sequence[Pair]:
+        """The pairs that parameters are of: those of a world's own lists are others than `pairs` (`NearBatch`)."""
+        return self.pairs
+
+    @property
     def numbers(self) -> list[int]:
         """The number of each contact among its pair's."""
         return [k for k in range(self.collider.ncon) for _ in self.pairs]
+
+    def number(self, i: Any) -> Scalar:
+        """Return the number of contact i among its pair's."""
+        found: Scalar = self.per_contact([float(k) for k in self.numbers], i)
+        return found
 
     @property
     def most(self) -> int:
@@ -86,6 +100,21 @@ class PairBatch:
         if isinstance(i, int):  # plain numbers: a table for each of n contacts would take n squared
             return values[i % len(values)]
         return Table([*values] * self.collider.ncon)[i]
+
+    def of_contact(self, values: Sequence[Any], i: Any) -> Any:
+        """Return contact i's entry of a list with one entry for each of `real`."""
+        return self.per_contact(values, i)
+
+    def of_pair(self, values: Sequence[Any], i: Any) -> Any:
+        """Return pair i's entry of such a list: cheaper than `of_contact`, which it equals for a pair's first contact.
+        """
+        if isinstance(values, range):
+            return i
+        return values[i] if isinstance(i, int) else Table(values)[i]
+
+    def rows(self, values: list[Scalar]) -> tuple[list[Scalar], Sequence[int]]:
+        """Return what an array has to hold of a list with one entry for each of `real`, and where each is in it."""
+        return values, range(len(values))
 
     def dof(self, i: Any, k: int) -> Any:
         """Return the place in `dofs` of the k-th dof of contact i."""
@@ -138,7 +167,25 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
-    """Find the pools: batches of one condim whose contacts share slots.
+    """Find the pools: batches of one condim whose contacts share slots. Those of many pairs are kept for as long as the
+    model lives.
+    """
+    if len(m.pairs) < LONG or not m.constant:
+        return _found_pools(m, precision)
+    kept = _kept.setdefault(m, {})
+    key = precision, id(m.pairs)
+    if key not in kept:
+        kept[key] = m.pairs, _found_pools(m, precision)
+    return kept[key][1]
+
+
+_Pools = list[list[list[Pair]]]
+# Of equal models each has pairs of its own, which are told apart by their identity.
+_kept: weakref.WeakKeyDictionary[Model, dict[Any, tuple[Sequence[Pair], _Pools]]] = weakref.WeakKeyDictionary()
+
+
+def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
+    """Find the pools.
 
     There are none if too few pairs can be in one, and these are of few kinds; nor, with noslip, if its sweeps or
     contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.
@@ -160,7 +207,10 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     sweeps = m.noslip_iterations and SensorType.CONTACT in m.sensor_type
     various = count >= MANY and sum(map(len, found.values())) >= KINDS
     few = count < _very_many(m) and not various
-    return [] if few or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+    if few or sweeps:
+        return []
+    parts = [[near_groups(m, pairs) for pairs in batches.values()] for _, batches in sorted(found.items())]
+    return [[x for near, rest in some for x in (*near, rest) if x] for some in parts]
 
 
 def _very_many(m: Model) -> int:

@@ -40,19 +40,22 @@ class PerPair:
 
     def __init__(self, batch: PairBatch, values: list[Scalar]):
         self.batch, self.values = batch, values
-        self.rows = None if is_number(*values) else Array(values)
+        self.rows = None
+        if not is_number(*values):
+            different, self.places = batch.rows(values)
+            self.rows = Array(different)
 
     def of_contact(self, i: Any) -> Scalar:
         """Return the number of contact i's pair."""
         if self.rows is None:
-            return self.batch.per_contact(self.values, i)
-        return self.rows[self.batch.per_contact(range(len(self.values)), i)]
+            return self.batch.of_contact(self.values, i)
+        return self.rows[self.batch.of_contact(self.places, i)]
 
     def of_pair(self, i: Any) -> Scalar:
         """Return the number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
         if self.rows is not None:
-            return self.rows[i]
-        return self.values[i] if isinstance(i, int) else Table(self.values)[i]
+            return self.rows[self.batch.of_pair(self.places, i)]
+        return self.batch.of_pair(self.values, i)
 
 
 @dataclass
@@ -150,6 +153,11 @@ class PairTables:
         self._at_contact = False
         self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
 
+    @property
+    def still(self) -> list[int]:
+        """For each of `batch.real`, the body that stands still if worlds choose the pair; else 0."""
+        return [0] * len(self.batch.real)
+
     def recomputed(self) -> PairTables:
         """Return a copy that measures a pair anew wherever that is asked for, or itself if this would be much code."""
         collider = self.batch.collider
@@ -181,32 +189,37 @@ class PairTables:
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
         batch, collider = self.batch, self.batch.collider
-        geoms = sorted({x for p in batch.pairs for x in (p.geom1, p.geom2)})
-        self._ends = [[p.geom1 for p in batch.pairs], [p.geom2 for p in batch.pairs]]
-        place = {x: k for k, x in enumerate(geoms)}
+        self._ends = [[p.geom1 for p in batch.real], [p.geom2 for p in batch.real]]
+        geoms = sorted({x for end in self._ends for x in end})
         self._sizes = {x: size_of(m, x, collider) for x in geoms}
         self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
-        self._places = [[place[x] for x in end] for end in self._ends]
         sizes = [[self._sizes[x] for x in end] for end in self._ends]
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
         rods = collider.axial or collider.rods  # measuring these is as fast as comparing boxes
         self._boxes = {} if rods else boxes_around(m, geoms)
-        self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
+        self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.real])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # those of orientations that the collider reads
+        self._tabulate_poses(m, d, geoms)
+
+    def _tabulate_poses(self, m: Model, d: Data, geoms: Sequence[int]) -> None:
+        place = {x: k for k, x in enumerate(geoms)}
+        self._places = [[place[x] for x in end] for end in self._ends]
         self._poses = records([self._pose(m, d, x) for x in geoms])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
         pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
         if not self.batch.one_tree:
             pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
+        if self._fixed_sizes:
+            return pose
         names = dict.fromkeys(name for size in self._sizes.values() for name in size)
-        return pose if self._fixed_sizes else pose | {name: self._sizes[x].get(name, 0.0) for name in names}
+        return pose | {name: self._sizes[x].get(name, 0.0) for name in names}
 
     def _tabulate_rows(self, m: Model) -> None:
         batch = self.batch
-        contacts = [contact_param(m, p) for p in batch.pairs]
-        self._rows = rows = [row_param(m, p) for p in batch.pairs]
-        self._shares = [row_share(m, p) for p in batch.pairs]
+        contacts = [contact_param(m, p) for p in batch.real]
+        self._rows = rows = [row_param(m, p) for p in batch.real]
+        self._shares = [row_share(m, p) for p in batch.real]
         self.moved = sorted({body for b in batch.bodies for body in b})
         self.margin = PerPair(batch, [x.margin for x in rows])
         self.looked_at = PerPair(batch, [x.margin + x.gap for x in contacts])
@@ -219,7 +232,7 @@ class PairTables:
 
     def _tabulate_bounds(self, m: Model, precision: Precision) -> None:
         """Tabulate what softens contacts; where parameters vary, only pairs that nothing softens are in loops."""
-        bounds = [ContactBound(False) if m.nominal else contact_bound(m, p, precision) for p in self.batch.pairs]
+        bounds = [ContactBound(False) if m.nominal else contact_bound(m, p, precision) for p in self.batch.real]
         self.gives, self.slips = [x.give for x in bounds], [x.slip for x in bounds]
 
     def stiffness(self, i: Any, row: ContactRow) -> Scalar:
@@ -284,33 +297,36 @@ class PairTables:
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
     def _geom(self, side: int, i: Any) -> TableGeom:
-        pose = self._pose_at(side, i)
-        centre, turn = self._poses.at(pose, "centre"), self._poses.at(pose, "turn")
+        centre, turn = self._posed(side, i, "centre"), self._posed(side, i, "turn")
         size = {
-            name: self.batch.per_contact(sizes, i) if self._fixed_sizes else self._poses.at(pose, name)
+            name: self.batch.of_contact(sizes, i) if self._fixed_sizes else self._posed(side, i, name)
             for name, sizes in self._size_at[side].items()
         }
         return TableGeom(centre, turn, size, self.solids, self, i)
 
-    def _pose_at(self, side: int, i: Any) -> Any:
-        return self.batch.per_contact(self._places[side], i)
+    def _posed(self, side: int, i: Any, name: str) -> Any:
+        """Return what `_pose` has under a name for contact i's geom on this side."""
+        return self._poses.at(self.batch.per_contact(self._places[side], i), name)
 
     def _offset(self, i: Any) -> list[Scalar]:
         """Return the vector from the origin of the second geom's tree to that of the first's (3)."""
-        one, two = (self._poses.at(self._pose_at(side, i), "origin") for side in (0, 1))
+        one, two = (self._posed(side, i, "origin") for side in (0, 1))
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list[Mask]:
         """Return where the boxes around the two geoms of pair i meet: a mask, as a list of one."""
         one, two = (
             (
-                x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),
+                x.point(self._vector([self._boxes[g].middle for g in end], i)),
                 x.mat,
-                _lookup_vector([self._boxes[g].half for g in end], i),
+                self._vector([self._boxes[g].half for g in end], i),
             )
             for end, x in zip(self._ends, self._geoms(i), strict=True)
         )
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
+
+    def _vector(self, values: Sequence[Vec], i: Any) -> list[Scalar]:
+        return [self.batch.of_pair([x[k] for x in values], i) for k in range(3)]
 
     def _rods_meet(self, i: Any) -> list[Mask]:
         """Return where the rods around the two geoms of pair i meet: a mask, as a list of one."""
@@ -342,7 +358,3 @@ class PairTables:
         is_second = Table([0.0] * n + [1.0] * n)[i] > 0.5
         places = range(1, self._spots)  # after a distance
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
-
-
-def _lookup_vector(values: Sequence[Vec], i: Any) -> list[Scalar]:
-    return [Table([x[k] for x in values])[i] for k in range(3)]

@@ -155,7 +155,7 @@ class WorldBatch:
         batch = self.tables.batch
 
         return fold_in_loop(
-            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.tables.place,
+            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.number, self.tables.place,
             lambda i: self._force(motion, i), wanted, by_body, visit, carry,
         )  # fmt: skip
 

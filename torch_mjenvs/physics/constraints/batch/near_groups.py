@@ -1,0 +1,48 @@
+"""Which pairs of a moving geom and one that stands still are in lists of near ones: see `near_pairs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...algebra.spatial import is_number
+from ...model.enums import GeomType
+from ...model.model import Model, Pair
+
+FEWEST = 32  # still geoms for which lists of near ones are worth while
+
+
+def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list[Pair]]:
+    """Divide a batch into groups for lists of near pairs, and the rest."""
+    if m.noslip_iterations or m.orders_contacts:
+        return [], list(pairs)
+    of_mover: dict[tuple[int, int], list[Pair]] = {}
+    geoms = {g for p in pairs for g in (p.geom1, p.geom2)}
+    still = {g for g in geoms if stands_still(m, g)}
+    sized = {g for g in geoms if is_number(*m.geom_size[g], m.geom_margin[g], m.geom_gap[g])}
+    for p in pairs:
+        sides = [side for side, g in enumerate((p.geom1, p.geom2)) if g in still]
+        if p.ipair < 0 and sides and sized.issuperset((p.geom1, p.geom2)):
+            of_mover.setdefault((sides[0], ends(p, sides[0])[0]), []).append(p)
+    alike: dict[tuple[int, ...], list[Pair]] = {}
+    for (side, _), some in of_mover.items():
+        alike.setdefault((side, *sorted(ends(p, side)[1] for p in some)), []).extend(some)
+    found = [some for (_, *around), some in alike.items() if len(around) >= FEWEST]
+    listed = {id(p) for some in found for p in some}
+    return found, [p for p in pairs if id(p) not in listed]
+
+
+def ends(pair: Pair, side: int) -> tuple[int, int]:
+    """Return a pair's moving geom and its still one, which is on this side."""
+    return (pair.geom2, pair.geom1) if side == 0 else (pair.geom1, pair.geom2)
+
+
+def stands_still(m: Model, geom: int) -> bool:
+    """Return whether a geom has an end, and is in the same place in all worlds at all times."""
+    body = m.geom_bodyid[geom]
+    if m.geom_type[geom] in (GeomType.PLANE, GeomType.HFIELD) or m.body_weldid[body]:
+        return False
+    pose = [*m.geom_pos[geom], *m.geom_mat[geom]]
+    while body and m.body_mocapid[body] < 0:
+        pose += [*m.body_pos[body], *m.body_mat[body]]
+        body = m.body_parentid[body]
+    return not body and is_number(*pose)
