@@ -54,6 +54,13 @@ MESHES = {
     "brick": np.array([[x, y, z] for x in (-0.1, 0.1) for y in (-0.15, 0.15) for z in (-0.2, 0.2)]),
     "nut": np.array([[np.cos(k) * 0.15, np.sin(k) * 0.15, z] for k in (0, 0.9, 2, 3.1, 4, 5.3) for z in (-0.1, 0.1)]),
     "wedge": np.array([[x, y, z] for x, y in ((0, 0), (0.3, 0), (0, 0.25)) for z in (-0.1, 0.1)]),
+    # The ends of its ridge belong to three faces: one is a sliver, beside a corner that is hardly out of another one.
+    "roof": np.array(
+        [
+            *[[0, 0.15, 0.0955], [-0.1, -0.1, -0.1], [0.01, -0.002, 0.10001], [0.1, -0.1, -0.1], [0, -0.15, 0.1]],
+            *[[0, 0, -0.1], [0.1, 0.1, -0.1], [-0.2, 0, 0.1], [-0.1, 0.1, -0.1], [0.2, 0, 0.1]],
+        ]
+    ),
     "rock": _rock(60),
     "boulder": _rock(400),
     "link": _link(48),
@@ -165,6 +172,21 @@ def test_of_many_small_faces_those_that_look_at_each_other_most_touch(pair):
     several = [(g, w) for g, w in zip(got, want, strict=True) if len(w) > 1]
     exact = [len(g) == len(w) and worst(g, w) < 1e-9 for g, w in several]
     assert len(several) > 40 and np.mean(exact) > 0.97  # of the first such faces 0.8 to 0.9 would be
+
+
+def test_an_edge_lies_on_a_face_of_which_two_corners_belong_to_two_faces_more():
+    """MuJoCo finds that face or not, depending on the order in which its search has the three corners."""
+    mjm, rng = two("box", "roof"), np.random.default_rng(1)
+    states = on_each_other(200, 0.302, 0.08, 0.1)
+    for state in states:
+        turn, turned = np.zeros(4), np.zeros(4)
+        mujoco.mju_axisAngle2Quat(turn, np.array([1.0, 0, 0]), rng.choice([-1, 1]) * rng.uniform(0.15, 0.5))
+        mujoco.mju_mulQuat(turned, state[10:], turn)  # the box's own axis
+        state[3:7], state[10:] = turned, [1, 0, 0, 0]
+    got, want = found(mjm, states), expected(mjm, states)
+    assert all(len(g) >= len(w) > 0 for g, w in zip(got, want, strict=True))
+    several = [(g, w) for g, w in zip(got, want, strict=True) if len(g) > 1]
+    assert len(several) > 150 and np.mean([worst(g, w) < 1e-9 for g, w in several]) > 0.93
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.05, 0.08])

@@ -82,7 +82,9 @@ class Feature:
             return [count + select(has, 1.0, 0.0), of_edge + select(on_edge, 1.0, 0.0)]
 
         n = select(self.round, 0.0, n)
-        most = select(self.dimension < 1.5, float(self.most), 2.0)  # faces at an edge; flat ones may be more
+        # Of the faces at an edge the first two count; flat ones may be more. MuJoCo looks for the face of three corners
+        # among the first two at one of its sides, too: at which side is up to its search, and mostly they are all.
+        most = select(absolute(self.dimension - 2.0) < 0.5, 2.0, float(self.most))
         self.count, _ = count_while(lambda k, _: number(k) < n, look, [start, 0.0], self.most, [self.faces])
 
     def _belongs(self, f: Scalar, v: Scalar) -> Mask:
