@@ -8,9 +8,9 @@ C, the difference of both shapes, reaches least far along the normal of one of i
     a rim and a rim       it may be anything
 
 Of the third kind there is one for each cylinder and each rim of the other: the point of an ellipse that is nearest to
-the origin. The last kind borders on the ends and on the third: where such a normal is not the least, there is a better
-one beside it. So Newton's method looks for the last kind from there, downhill. No direction in which C reaches less far
-than at the answer is left out, so the shapes are apart if it is negative.
+the origin. The fourth kind borders on the first and the third: where such a normal is not the least, there is a better
+one beside it. So Newton's method looks for the fourth from each of them, downhill. Shapes that are apart are so by the
+same directions: how far C reaches is then negative, and least along the gap. So a margin makes no difference.
 
 All is seen by each cylinder in turn: along its axis, along the part of the other's axis across it, and across both.
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import choose_all, repeat, when_any
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, minimum, number, select, sqrt
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, minimum, number, select
 from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, cross, dot, norm, scale, sub, unit
 from .cylinder_box import LEVEL, nearest_on_ellipse
 from .hull import Hull
@@ -43,7 +43,7 @@ RIMS, SIDE, END, SIDES = 0.0, 1.0, 3.0, 5.0  # kinds of n; the second's side and
 class _View:
     """Both cylinders as one of them sees them.
 
-    axes: the world's coordinates of the three axes. radius, half: of the one that sees. wide, long: the other's.
+    axes: in the world's coordinates. radius, half: of the one that sees. wide, long: the other's.
     centre: from the other to this one. cosine, sine: between the axes of both; along: the other's axis.
     """
 
@@ -82,35 +82,21 @@ class _View:
 
 
 def way_out(one: Hull, two: Hull) -> tuple[Scalar, list[Scalar], list[Mask], list[Scalar]]:
-    """Return the depth, n and, for each shape, whether an end lies flat and which end is furthest along n: 1 or -1, or 0
-    where the side is level.
+    """Return the depth, n and, for each shape, whether an end lies flat, and which end is furthest along n: 1 or -1, or
+    0 where the side is level.
     """
-    a, b, centre = one.axes[2], two.axes[2], sub(one.centre, two.centre)
-    beside = _across(centre, a, one.axes[0])
-    over = cross(a, b)
-    sine = norm(over)
-    upright = _across(choose(sine > PARALLEL, scale(over, 1.0 / maximum(sine, MINVAL)), beside), a, beside)
-    upright = scale(upright, -_sign(dot(upright, centre)))
-    cosine = dot(a, b)
-    views = []
-    for axis, other, hull, far in ((a, b, one, two), (b, a, two, one)):
-        lean = cross(upright, axis)
-        lean = scale(lean, _sign(dot(lean, other)))
-        seen = [dot(x, centre) for x in (axis, lean, upright)]
-        views.append([axis, lean, hull.radii[0], hull.box[2], far.radii[0], far.box[2], seen])
+    views, beside = _views(one, two)
 
     def view_of(k: Any) -> _View:
-        axis, lean, *numbers = choose_all(number(k) < 0.5, *views)
-        return _View([axis, lean, upright], *numbers, cosine, sine)
+        return _View(*choose_all(number(k) < 0.5, *views))
 
-    best = [1e10, *upright, SIDES]
-    for n in (upright, scale(beside, -_sign(dot(beside, centre)))):
-        view = view_of(0)
-        best = _better(view, [dot(x, n) for x in view.axes], best, SIDES)
+    best = [1e10, *beside, SIDES]
     for k in range(2):
         view = view_of(k)
-        reach = view.half + view.long * absolute(cosine) + view.wide * sine - absolute(view.centre[0])
+        reach = view.half + view.long * absolute(view.cosine) + view.wide * view.sine - absolute(view.centre[0])
         best = choose(reach < best[0], [reach, *view.world(view.end), END + k], best)
+    for n in (view_of(0).axes[2], beside):
+        best = _better(view_of(0), [dot(x, n) for x in view_of(0).axes], best, SIDES)
 
     def each(i: Any, best: list[Scalar]) -> list[Scalar]:
         view = view_of(i)
@@ -121,8 +107,8 @@ def way_out(one: Hull, two: Hull) -> tuple[Scalar, list[Scalar], list[Mask], lis
             starts.append([*n, *view.corner(_sides(view, n))])
 
         def rims(k: Any, best: list[Scalar]) -> list[Scalar]:
-            at = choose(number(k) < 0.5, starts[0], choose(number(k) < 1.5, starts[1], starts[2]))
-            n, corner = at[:3], at[3:]
+            start = choose(number(k) < 0.5, starts[0], choose(number(k) < 1.5, starts[1], starts[2]))
+            n, corner = start[:3], start[3:]
             for _ in range(RIM_STEPS):
                 n = _turned(view, n, corner)
             return _better(view, n, best, RIMS)
@@ -130,29 +116,48 @@ def way_out(one: Hull, two: Hull) -> tuple[Scalar, list[Scalar], list[Mask], lis
         return repeat(len(starts), rims, best)
 
     best = repeat(2, each, best)
-
-    def exactly(best: list[Scalar]) -> list[Scalar]:
-        view, is_rims = view_of(0), best[4] < 0.5
-        n = [dot(x, best[1:4]) for x in view.axes]
-        corner = view.corner([_sign(n[0]), _sign(dot(view.along, n))])
-        for _ in range(LAST_STEPS):
-            n = _turned(view, n, corner)
-            best = choose(is_rims, _better(view, n, best, RIMS), best)
-        return best
-
-    reach, *n, kind = when_any(best[4] < 0.5, exactly, best)
-    # where n is across one axis, and both are nearly parallel, its cosine to the other is small but may count
+    reach, *n, kind = when_any(best[4] < 0.5, lambda best: _exactly(view_of(0), best), best)
+    # Where n is across one axis, and both are nearly parallel, its cosine to the other is small but may count.
+    sine = view_of(0).sine
     least = LEVEL * select(sine > LEVEL, sine, 1.0)
     sides, flats = [], []
-    for k, axis in enumerate((a, b)):
+    for k, axis in enumerate((one.axes[2], two.axes[2])):
         level = logical_or(absolute(kind - (SIDE + k)) < 0.5, kind > SIDES - 0.5, absolute(dot(axis, n)) < least)
         sides.append(select(level, 0.0, _sign(dot(axis, n))))
         flats.append(logical_or(absolute(kind - (END + k)) < 0.5, norm(cross(axis, n)) < LEVEL))
     return reach, n, flats, sides
 
 
+def _views(one: Hull, two: Hull) -> tuple[list[list[Any]], list[Scalar]]:
+    """Return the fields of the `_View` of each cylinder, and n for two that are parallel side by side."""
+    a, b, centre = one.axes[2], two.axes[2], sub(one.centre, two.centre)
+    beside = _across(centre, a, one.axes[0])
+    over, cosine = cross(a, b), dot(a, b)
+    sine = norm(over)
+    upright = _across(choose(sine > PARALLEL, scale(over, 1.0 / maximum(sine, MINVAL)), beside), a, beside)
+    upright, beside = (scale(n, -_sign(dot(n, centre))) for n in (upright, beside))
+    views = []
+    for axis, other, hull, far in ((a, b, one, two), (b, a, two, one)):
+        lean = cross(upright, axis)
+        axes = [axis, scale(lean, _sign(dot(lean, other))), upright]
+        sizes = [hull.radii[0], hull.box[2], far.radii[0], far.box[2]]
+        views.append([axes, *sizes, [dot(x, centre) for x in axes], cosine, sine])
+    return views, beside
+
+
+def _exactly(view: _View, best: list[Scalar]) -> list[Scalar]:
+    """Return `best` to rounding where it is of two rims."""
+    n = [dot(x, best[1:4]) for x in view.axes]
+    corner = view.corner([_sign(n[0]), _sign(dot(view.along, n))])
+    is_rims = best[4] < 0.5
+    for _ in range(LAST_STEPS):
+        n = _turned(view, n, corner)
+        best = choose(is_rims, _better(view, n, best, RIMS), best)
+    return best
+
+
 def _across(x: Vec, axis: Vec, otherwise: Vec) -> list[Scalar]:
-    """Return the unit vector along the part of x at right angles to `axis`, to rounding even where that part is short."""
+    """Return the unit vector along the part of x across `axis`, exactly across it even where that part is short."""
     part = add_scaled(x, axis, -dot(x, axis))
     part = choose(dot(part, part) > MINVAL, unit(part), otherwise)
     return unit(add_scaled(part, axis, -dot(part, axis)))
@@ -191,7 +196,7 @@ def _level(view: _View, side: float) -> list[Scalar]:
     narrow = view.wide * absolute(view.cosine)
     x, y = view.centre[1] + side * view.long * view.sine, view.centre[2]
     c, s = nearest_on_ellipse(narrow * x, view.wide * y, narrow, view.wide, side, RING_STEPS)
-    best = [1e10, 0.0, 0.0, 1.0]
+    best: list[Scalar] = [1e10, 0.0, 0.0, 1.0]
     for way in ([view.wide * c, narrow * s], [-x - narrow * c, -y - view.wide * s]):
         length = norm(way)
         n = [0.0, *scale(way, 1.0 / maximum(length, MINVAL))]
@@ -223,7 +228,8 @@ def _turned(view: _View, n: Vec, corner: Vec) -> list[Scalar]:
     A rim bends C only across n and its own axis: along t, by its radius over the sine between n and that axis. The
     nearer n is to an axis the more C bends, so the less does a step turn.
     """
-    rims, farthest = [], FARTHEST
+    rims = []
+    farthest: Scalar = FARTHEST
     for axis, radius in (([1.0, 0.0, 0.0], view.radius), (view.along, view.wide)):
         t = cross(axis, n)
         sine = norm(t)
