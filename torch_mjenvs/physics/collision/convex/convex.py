@@ -19,13 +19,13 @@ from ....compiler.implicit import follows, for_derivatives
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero, scale
 from ..colliders import Found, Geom, Place, make_frame
+from . import cylinder_box, cylinders
 from .closed_form import moving, picked, spot_by
-from .cylinder_box import corners_of, way_out
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-from .polish import polish, polished_spot, settled
+from .polish import polish, polished_spot, settled, spot_along
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -40,19 +40,21 @@ def find_ellipsoid(one: Geom, two: Geom) -> Found:
     return [(spot[0], spot)]
 
 
-def find_cylinder(one: Geom, two: Geom) -> Found:
-    """Find up to four contacts of a cylinder and another one, or a box, to rounding."""
-    spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
-    return _flat(one, two, polish(one, two, spot), _numbers(corners))
+def find_cylinders(one: Geom, two: Geom) -> Found:
+    """Find up to four contacts of two cylinders, to rounding."""
+    first, second = Hull(one), Hull(two)
+    spot = spot_along(one, two, *cylinders.way_out(first, second))
+    return _flat(one, two, spot, _touching(first, second, spot))
 
 
 def find_cylinder_box(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of a cylinder and a box, to rounding."""
     if not is_zero(one.margin):
-        return find_cylinder(one, two)
+        spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
+        return _flat(one, two, polish(one, two, spot), _numbers(corners))
     first, second = Hull(one), Hull(two)
-    spot = settled(one, two, *way_out(first, second))
-    return _flat(one, two, spot, [corners_of(first, spot[4:]), corners_of(second, scale(spot[4:], -1.0))])
+    spot = settled(one, two, *cylinder_box.way_out(first, second))
+    return _flat(one, two, spot, _touching(first, second, spot))
 
 
 def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
@@ -91,6 +93,11 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     spots, patch = find_patch(first, second, spot, numbers, one.margin, several)
     picks = for_derivatives(lambda: picked(first, second, apart, corners))
     return [(spot[0], [*spot, *picks, *patch.parts, *at]) for spot, at in zip(spots, patch.sides, strict=True)]
+
+
+def _touching(one: Hull, two: Hull, spot: list[Scalar]) -> list[list[Scalar]]:
+    """Return the numbers of three corners of each of two cylinders or boxes that touch at a spot."""
+    return [cylinder_box.corners_of(one, spot[4:]), cylinder_box.corners_of(two, scale(spot[4:], -1.0))]
 
 
 def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:

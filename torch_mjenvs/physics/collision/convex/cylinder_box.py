@@ -124,17 +124,29 @@ def _about(pair: _Pair, k: int, signs: list[Scalar]) -> tuple[list[Scalar], Mask
     end = signs[k] * pair.half
     centre = [pair.centre[v] + signs[v] * pair.sides[v] + end * pair.axis[v] for v in (i, j)]
     x, y = narrow * dot(small, centre), wide * dot(large, centre)
-    square = wide * wide - narrow * narrow
-    sine = clip(-y / maximum(square, MINVAL), -1.0, 1.0)  # where a flat ellipse is nearest
-    at = [signs[k] * sqrt(1.0 - sine * sine), sine]
-    for _ in range(STEPS):
-        c, s = at
-        slope = c * y - s * x + square * c * s
-        bend = -(c * x + s * y) + square * (c * c - s * s)
-        turn = clip(-slope / maximum(absolute(bend), MINVAL), -FARTHEST, FARTHEST)
-        at = unit([c - turn * s, s + turn * c])
+    at = nearest_on_ellipse(x, y, narrow, wide, signs[k], STEPS)
     n = add(scale(small, wide * at[0]), scale(large, narrow * at[1]))
     length = norm(n)
     out: list[Scalar] = [0.0, 0.0, 0.0]
     out[i], out[j] = scale(n, 1.0 / maximum(length, MINVAL))
     return out, length > LEVEL * wide
+
+
+def nearest_on_ellipse(
+    x: Scalar, y: Scalar, narrow: Scalar, wide: Scalar, side: Scalar, steps: int
+) -> tuple[Scalar, Scalar]:
+    """Return the cosine and sine at which an ellipse is nearest to the origin, by Newton's method.
+
+    x, y: its centre, along the axes whose halves are `narrow` and `wide`, each times its half. side: 1 or -1, the half
+    of the ellipse in which the method starts.
+    """
+    square = wide * wide - narrow * narrow
+    sine = clip(-y / maximum(square, MINVAL), -1.0, 1.0)  # where a flat ellipse is nearest
+    at = [side * sqrt(1.0 - sine * sine), sine]
+    for _ in range(steps):
+        c, s = at
+        slope = c * y - s * x + square * c * s
+        bend = -(c * x + s * y) + square * (c * c - s * s)
+        turn = clip(-slope / maximum(absolute(bend), MINVAL), -FARTHEST, FARTHEST)
+        at = unit([c - turn * s, s + turn * c])
+    return at[0], at[1]

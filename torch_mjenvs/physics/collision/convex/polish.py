@@ -182,6 +182,13 @@ def settled(one: Geom, two: Geom, n: list[Scalar], exact: Mask, flats: list[Mask
     return _spot(s, n, at)
 
 
+def spot_along(
+    one: Geom, two: Geom, depth: Scalar, n: list[Scalar], flats: list[Mask], sides: list[Scalar]
+) -> list[Scalar]:
+    """Return the spot of two such shapes whose normal is known to rounding. flats, sides: as in `_Feature`."""
+    return [-depth, *_spot(_Shapes.of(one, two), n, _Feature(sides, flats))[1:]]
+
+
 def _solved(s: _Shapes, n: list[Scalar]) -> tuple[list[Scalar], _Feature]:
     """Return the normal to rounding, and where C is furthest along it. n: an approximate normal."""
     sides = _first_sides(s, n)

@@ -1,4 +1,4 @@
-"""A cylinder and a box that overlap: the shortest way out, beside a dense search and MuJoCo's contacts."""
+"""A cylinder and a box or another cylinder: the shortest way out, beside a dense search and MuJoCo's contacts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from torch_mjenvs.physics.model.data import Data
 Floats = NDArray[np.float64]
 
 PAIR = """<mujoco><worldbody>
-  <body><freejoint/><geom type="cylinder" size="{} {}"/></body>
-  <body><freejoint/><geom type="box" size="{} {} {}"/></body></worldbody></mujoco>"""
+  <body><freejoint/><geom type="cylinder" margin="{}" size="{} {}"/></body>
+  <body><freejoint/><geom type="{}" size="{} {} {}"/></body></worldbody></mujoco>"""
 MODELS, POSES = 12, 25
+CASES = (
+    *(("box", 0.0, kind) for kind in ("upright", "nearly", "any")),
+    *(("cylinder", 0.0, kind) for kind in ("upright", "nearly", "square", "any")),
+    ("cylinder", 0.01, "any"),
+)
 
 
 def turned(rng: np.random.Generator, kind: str) -> Floats:
-    """Two quaternions: upright, nearly so, or any."""
+    """Two quaternions: upright, nearly so, one of them lying, or any."""
     quats = rng.normal(size=(2, 4))
     if kind == "upright":
         quats[:] = [1, 0, 0, 0]
+    if kind == "square":
+        quats[:] = [1, 0, 0, 0], [1, 1, 0, 0]
     if kind == "nearly":
         quats[0] = quats[1] + rng.normal(size=4) * rng.choice([1e-9, 1e-5, 1e-2])
     return quats / np.linalg.norm(quats, axis=1, keepdims=True)
@@ -31,19 +38,24 @@ def turned(rng: np.random.Generator, kind: str) -> Floats:
 
 def reach(model: mujoco.MjModel, data: mujoco.MjData, n: Floats) -> Floats:
     """How far the difference of both shapes reaches along directions n (N, 3), in the world's axes."""
-    cylinder, box = (x.reshape(3, 3) for x in data.geom_xmat)
-    (radius, half, _), sides = model.geom_size
-    axis, centre = cylinder[:, 2], data.geom_xpos[0] - data.geom_xpos[1]
-    rim = radius * np.linalg.norm(np.cross(n, axis), axis=1)
-    return n @ centre + half * np.abs(n @ axis) + rim + np.abs(n @ box) @ sides
+    out = n @ (data.geom_xpos[0] - data.geom_xpos[1])
+    for kind, mat, size in zip(model.geom_type, data.geom_xmat.reshape(2, 3, 3), model.geom_size, strict=True):
+        if kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
+            radius, half, _ = size
+            axis = mat[:, 2]
+            out = out + half * np.abs(n @ axis) + radius * np.linalg.norm(np.cross(n, axis), axis=1)
+        else:
+            out = out + np.abs(n @ mat) @ size
+    return out
 
 
 def least(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) -> float:
     """The least reach that a dense search finds."""
-    box, spread = data.geom_xmat[1].reshape(3, 3), 0.1
+    spread = 0.1
     angles = np.linspace(0, 2 * np.pi, 2000)
     circle = np.stack([np.cos(angles), np.sin(angles), 0 * angles], 1)
-    n = np.concatenate([rng.normal(size=(4000, 3)), *(np.roll(circle, k, 1) @ box.T for k in range(3))])
+    rings = [np.roll(circle, k, 1) @ mat.T for mat in data.geom_xmat.reshape(2, 3, 3) for k in range(3)]
+    n = np.concatenate([rng.normal(size=(4000, 3)), *rings])
     n /= np.linalg.norm(n, axis=1, keepdims=True)
     best = n[np.argsort(reach(model, data, n))[:20]]
     for _ in range(60):
@@ -53,11 +65,12 @@ def least(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) 
     return float(reach(model, data, best[:1])[0])
 
 
-@pytest.mark.parametrize("kind", ["upright", "nearly", "any"])
-def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(kind):
+@pytest.mark.parametrize(("other", "margin", "kind"), CASES)
+def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(other, margin, kind):
     rng, seen, others, off = np.random.default_rng(0), 0, 0, list[float]()
     for _ in range(MODELS):
-        mjm = mujoco.MjModel.from_xml_string(PAIR.format(*rng.uniform(0.02, 0.3, 5)))
+        size = rng.uniform(0.02, 0.3, 5)
+        mjm = mujoco.MjModel.from_xml_string(PAIR.format(margin, *size[:2], other, *size[2:]))
         mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
         m, data = load(mjm), mujoco.MjData(mjm)
         for _ in range(POSES):
@@ -65,11 +78,11 @@ def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(kind):
             data.qpos[:] = [*place, *one, 0, 0, 0, *two]
             mujoco.mj_forward(mjm, data)
             depth = least(mjm, data, rng)
-            if abs(depth) < 1e-6:
+            if abs(depth + margin) < 1e-6:
                 continue
             (pair,) = candidates_of(m, Data(m, qpos=list(data.qpos), qvel=[0.0] * 12, ctrl=[], act=[]), m.pairs)
-            ours, theirs = [c.dist for c in pair.contacts() if c.dist < 0], [c.dist for c in data.contact]
-            assert bool(ours) == (depth > 0) == bool(theirs)
+            ours, theirs = [c.dist for c in pair.contacts() if c.dist < margin], [c.dist for c in data.contact]
+            assert bool(ours) == (depth > -margin) == bool(theirs)
             if not ours:
                 continue
             seen, others = seen + 1, others + (len(ours) != len(theirs))
