@@ -172,6 +172,56 @@ def test_many_pairs_with_friction_where_masses_vary(cone, slots, quickly_compile
     oracle.compare_steps(Simulation(model, 6, dtype=torch.float64, vary="body_mass"), model, scattered(model, 6), 3)
 
 
+@pytest.mark.parametrize("among", ["batches", "slots"])
+@pytest.mark.parametrize(("condim", "cone"), [(3, "pyramidal"), (6, "pyramidal"), (4, "elliptic")])
+def test_frictions_that_vary_soften_contacts_in_loops_as_those_written_out(condim, cone, among, monkeypatch):
+    """Each world's own friction decides how stiff its contacts are, and where Newton steps are repeated."""
+    model = heap(5, condim, False, cone)
+    model.geom_solimp[:, :2], model.geom_friction[:] = 0.998, [0.6, 0.05, 0.05]
+    monkeypatch.setitem(PRECISIONS, "float64", replace(SINGLE, tolerance=DOUBLE.tolerance))  # float32's bounds
+    states, rng = scattered(model, 16), np.random.default_rng(0)
+    frictions = np.exp(rng.uniform(np.log(0.02), np.log(1.5), (16, model.ngeom, 3)))
+    found = []
+    for few in (2, 1000):
+        monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST", few)
+        if among == "slots":
+            monkeypatch.setattr(POOLED, few)
+        sim = Simulation(model, 16, dtype=torch.float64, vary="geom_friction", outputs=("qacc", "qfrc_constraint"))
+        for k, (qpos, qvel) in enumerate(states):
+            sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
+        sim.set_params({"geom_friction": frictions})
+        sim.step()
+        found.append(sim)
+    for name in ("qacc", "qfrc_constraint"):
+        ours, theirs = (getattr(sim, name) for sim in found)
+        assert (ours - theirs).abs().max() < 1e-9 * ours.abs().max()
+    m, softened = load(model), 0
+    for k, (qpos, qvel) in enumerate(states):
+        model.geom_friction[:] = frictions[k]
+        want = oracle.forward(model, qpos, qvel, np.zeros(0)).qacc
+        off = np.abs(found[0].qacc[k].cpu().numpy() - want).max() / np.abs(want).max()
+        softened += off > 1e-6
+    assert softened > 4 and not any(contact_bound(m, p, SINGLE).spring for p in m.pairs)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize(("condim", "cone"), [(3, "pyramidal"), (4, "elliptic")])
+def test_many_pairs_where_frictions_vary(condim, cone, slots, monkeypatch):
+    model, rng = heap(5, condim, True, cone), np.random.default_rng(0)
+    if slots:
+        monkeypatch.setattr(POOLED, 2)
+    states, frictions = scattered(model, 8), rng.uniform(0.3, 1.5, (8, model.ngeom, 3))
+    sim = Simulation(model, 8, dtype=torch.float64, vary="geom_friction", outputs=("qacc",))
+    for k, (qpos, qvel) in enumerate(states):
+        sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
+    sim.set_params({"geom_friction": frictions})
+    sim.step()
+    for k, (qpos, qvel) in enumerate(states):
+        model.geom_friction[:] = frictions[k]
+        want = oracle.forward(model, qpos, qvel, np.zeros(0)).qacc
+        assert np.abs(sim.qacc[k].cpu().numpy() - want).max() < 1e-9 * np.abs(want).max()
+
+
 @pytest.mark.parametrize("one_tree", [False, True])
 def test_bodies_stick_to_many_others(one_tree):
     """Pulls at contacts that share a loop, and at those in the gap, which are looked at one by one."""

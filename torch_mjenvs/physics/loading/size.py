@@ -34,6 +34,7 @@ ROW = 150  # of a limit, friction loss or tendon
 FILL, TILES = 1.7, 2_000  # for each product of a factorisation, or all of it where that is done in tiles
 LOOP, PAIR_IN_LOOP = 8_000, 55
 PAIR_IN_POOL = 1  # these have no code of their own, but each is looked at while the code is made
+RUBBED = 70  # of a pair whose friction varies
 SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
 
 # Numbers of a world for each contact in slots, beside 4 for each axis and block of dofs; fitted to 41,000 pairs.
@@ -75,17 +76,16 @@ def sized(m: Model, trace: Callable[[], Program], rubbed: Collection[int] = ()) 
 def estimate(m: Model, rubbed: Collection[int] = ()) -> int:
     """Estimate the operations of a step from its bodies, dofs and pairs.
 
-    rubbed: geoms whose friction varies. Their contacts are written out, each softened for the friction of its world.
+    rubbed: geoms whose friction varies. How stiff their contacts may be is computed for each pair, also of loops.
     """
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
     grouped, pools = divided(m, PRECISIONS["float32"])
     pooled = [pairs for batches in pools for pairs in batches]
     together = {id(pair) for pairs in (*grouped, *pooled) for pair in pairs}
-    together -= {id(p) for p in m.pairs if p.condim > 1 and (p.geom1 in rubbed or p.geom2 in rubbed)}
     touch = LOOP * (len(grouped) + len(pooled))
-    touch += PAIR_IN_LOOP * sum(id(p) in together for pairs in grouped for p in pairs)
-    touch += PAIR_IN_POOL * sum(id(p) in together for pairs in pooled for p in pairs)
+    touch += PAIR_IN_LOOP * sum(map(len, grouped)) + PAIR_IN_POOL * sum(map(len, pooled))
+    touch += RUBBED * sum(p.condim > 1 and (p.geom1 in rubbed or p.geom2 in rubbed) for p in m.pairs)
     touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)
     return round(BODY * moving + ROW * rows + touch + sum(map(_fill, _coupled(m))))
 

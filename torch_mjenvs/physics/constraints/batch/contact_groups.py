@@ -193,7 +193,7 @@ def contact_groups(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Con
     for pairs in batches:
         tables = PairTables(m, d, PairBatch.of(m, pairs, dofs))
         touching = tables.touching()
-        refine = refined_in_loop(m, d.precision, touching, pairs, tables.batch.per_contact)
+        refine = refined_in_loop(touching, tables.repeats, tables.repeated)
         rows = records_each(touching, functools.partial(_row, tables, moving))
         groups.append(_group(m, tables, moving, touching, refine, rows))
     return [ContactGroups(groups, dofs)]

@@ -403,7 +403,16 @@ def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: 
         real = [p for f in finders for p in f.batch.real]
         still = [body for f in finders for body in f.still]
     pool = ContactPool(m, pairs, bodies, kth, real, still, condim, slots, couples, layout, found, jacobian, y0, [])
-    pool.refine = refined_in_loop(m, d.precision, slots.which, real or pairs, pool._of_real)
+    repeats = {id(p): x for f in finders for p, x in zip(f.batch.real, f.repeats, strict=True)}
+    needed = [repeats[id(p)] for p in real or pairs]
+
+    def repeated(i: Any) -> Scalar:
+        if "repeated" in found.columns:
+            return found.at(i, "repeated")
+        of_pair: Scalar = pool._of_real([float(x is True) for x in needed], i)
+        return of_pair
+
+    pool.refine = refined_in_loop(slots.which, needed, repeated)
     pool.compute_rows(d)
     return pool
 
@@ -426,12 +435,16 @@ def _found(
     width = len(columns)
     sizes: dict[Any, int] = dict.fromkeys(("arm1", "arm2", *(("axis", k) for k in range(3))), 3)
     sizes |= {"damping": condim, "friction": condim - 1}
-    softened = any(any(tables.slips) for tables in finders)
+    softened = any(tables.slips is not None for tables in finders)
     for name, size in sizes.items():
         columns[name] = slice(width, width + size)
         width += size
     if softened:
         columns["slip"] = width
+        width += 1
+    differ = not all(isinstance(x, bool) for tables in finders for x in tables.repeats)  # from world to world
+    if differ:
+        columns["repeated"] = width
         width += 1
     if _chosen(finders):
         columns["pair"] = width
@@ -451,6 +464,7 @@ def _found(
             flat = [x for vector in (*arms, *frame) for x in vector]
             numbers = [dist, 1.0, tables.stiffness(i, row), pull, *flat, *row.param.damping, *friction]
             numbers += [tables.slip(i)] if softened else []
+            numbers += [tables.repeated(i)] if differ else []
             numbers += [tables.batch.of_contact(known, i)] if known else []
             return slots.slot(Table(order)[i]), numbers
 

@@ -13,11 +13,9 @@ from ....compiler.active_sets import add_each, fold_each
 from ....compiler.arrays import Array
 from ....compiler.control import when_any
 from ....compiler.scalar import Mask, Scalar, logical_or
-from ...model.model import Model, Pair
-from ...model.precision import Precision
+from ...model.model import Pair
 from ..contact_force import in_world
 from ..listed import ByBody, Listed, Visit
-from ..softening import contact_bound
 
 PerContact = Callable[[Sequence[Any], Any], Any]
 Where = Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
@@ -88,18 +86,15 @@ def fold_in_loop(
     return fold_each(which, step, carry)
 
 
-def refined_in_loop(
-    m: Model, precision: Precision, which: Any, pairs: Sequence[Pair], per_contact: PerContact
-) -> list[Mask]:
-    """Return the masks of `Constraint.needs_refinement`: worlds where a contact acts whose pair needs refinement."""
-    nominal = m.nominal or m
-    different = {id(pair): pair for pair in pairs}
-    needed = {key: bool(contact_bound(nominal, pair, precision).needs_refinement) for key, pair in different.items()}
-    if not any(needed.values()):
+def refined_in_loop(which: Any, repeats: Sequence[Mask], repeated: Callable[[Any], Scalar]) -> list[Mask]:
+    """Return the masks of `Constraint.needs_refinement`: worlds where a contact acts whose pair needs refinement.
+
+    repeats: which pairs do. repeated: returns 1 where contact i's does, else 0.
+    """
+    if all(x is False for x in repeats):
         return []
-    of_pair = [float(needed[id(pair)]) for pair in pairs]
 
     def look(i: Any, found: list[Mask]) -> list[Mask]:
-        return [logical_or(found[0], per_contact(of_pair, i) > 0.5)]
+        return [logical_or(found[0], repeated(i) > 0.5)]
 
     return list(fold_each(which, look, [False]))

@@ -150,9 +150,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         bodies, solimp = bodies_of(m, p), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
-        if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
-            continue  # contacts that friction makes stiff are softened for each world, and so written out
-        if loop and moving and _fits_tables(contact_bound(m, p, precision), world):
+        if loop and moving and _fits_tables(world, p, precision):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     copies = [p for (of_world, *_), pairs in found.items() if of_world for p in pairs]
@@ -193,12 +191,12 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
     count, world, m = 0, m, m.nominal or m
     for p in m.pairs:
-        bodies, bound = bodies_of(m, p), contact_bound(world, p, precision)
+        bodies = bodies_of(m, p)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop = loop_of(m, p)
         if not sides_of(m, *bodies):
             continue
-        if loop and _fits_tables(bound, world):
+        if loop and _fits_tables(world, p, precision):
             key = id(loop), field_of(m, p), one_tree, contact_param(m, p).solimp[4]
             found.setdefault(p.condim, {}).setdefault(key, []).append(p)
             count += 1
@@ -217,13 +215,19 @@ def _very_many(m: Model) -> int:
     return min(MANY_SWEPT[m.cone], VERY_MANY) if m.noslip_iterations else VERY_MANY
 
 
-def _fits_tables(bound: ContactBound, m: Model) -> bool:
-    """Return whether a loop finds what softens a pair's contacts in tables: numbers that all worlds share, no spring.
+def bound_in_loop(m: Model, pair: Pair, precision: Precision) -> ContactBound:
+    """Return what softens a pair's contacts in a loop.
 
-    It must also be known beforehand if Newton steps are to be repeated.
+    Without friction that is nothing in worlds whose parameters vary: `_fits_tables` leaves other pairs out.
     """
-    softened = not (is_zero(bound.give) and is_zero(bound.slip))
-    return isinstance(bound.needs_refinement, bool) and is_zero(bound.spring) and not (softened and m.nominal)
+    return ContactBound(False) if m.nominal and pair.condim == 1 else contact_bound(m, pair, precision)
+
+
+def _fits_tables(m: Model, pair: Pair, precision: Precision) -> bool:
+    """Return whether a loop finds what softens a pair's contacts by looking up numbers: there is no spring."""
+    if m.nominal and pair.condim == 1:
+        return contact_bound(m.nominal, pair, precision).is_none
+    return is_zero(contact_bound(m, pair, precision).spring)
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:

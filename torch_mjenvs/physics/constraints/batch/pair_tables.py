@@ -14,7 +14,7 @@ from typing import Any
 from ....compiler.active_sets import active_set, choose_each, everything, part
 from ....compiler.arrays import Array, Table
 from ....compiler.scalar import Mask, Scalar, maximum, select
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, is_zero, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Place, rods_meet
 from ...collision.contact_param import contact_param
@@ -28,8 +28,8 @@ from ...model.precision import Precision
 from ..cones.pyramid import Cone
 from ..contact_row import ContactRow, row_param, row_share
 from ..contacts import cone_of
-from ..softening import ContactBound, contact_bound
-from .pair_batch import PairBatch, field_of
+from ..softening import ContactBound
+from .pair_batch import PairBatch, bound_in_loop, field_of
 from .records import Computed, Records, records, records_parts
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
@@ -231,17 +231,27 @@ class PairTables:
         self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
 
     def _tabulate_bounds(self, m: Model, precision: Precision) -> None:
-        """Tabulate what softens contacts; where parameters vary, only pairs that nothing softens are in loops."""
-        bounds = [ContactBound(False) if m.nominal else contact_bound(m, p, precision) for p in self.batch.real]
-        self.gives, self.slips = [x.give for x in bounds], [x.slip for x in bounds]
+        """Tabulate what softens contacts, and where Newton steps are repeated."""
+        bounds = [bound_in_loop(m, p, precision) for p in self.batch.real]
+        self.repeats = [x.needs_refinement for x in bounds]
+        self._give, self.slips = (
+            None if all(map(is_zero, x)) else PerPair(self.batch, x)
+            for x in ([x.give for x in bounds], [x.slip for x in bounds])
+        )
+        repeated = [float(x) if isinstance(x, bool) else select(x, 1.0, 0.0) for x in self.repeats]
+        self._repeated = None if all(map(is_zero, repeated)) else PerPair(self.batch, repeated)
 
     def stiffness(self, i: Any, row: ContactRow) -> Scalar:
         """Return the stiffness of contact i, from its `row`."""
-        return row.stiffness(PerPair(self.batch, self.gives).of_contact(i) if any(self.gives) else 0.0)
+        return row.stiffness(self._give.of_contact(i) if self._give else 0.0)
 
     def slip(self, i: Any) -> Scalar:
         """Return `ContactBound.slip` of contact i."""
-        return PerPair(self.batch, self.slips).of_contact(i) if any(self.slips) else 0.0
+        return self.slips.of_contact(i) if self.slips else 0.0
+
+    def repeated(self, i: Any) -> Scalar:
+        """Return 1 in worlds where Newton steps are repeated because of contact i, else 0."""
+        return self._repeated.of_contact(i) if self._repeated else 0.0
 
     def cone(self, m: Model, i: Any, rows: Records | Computed) -> Cone:
         """Return the cone of contact i, from `rows`, which have its "friction" and stiffness "D"."""

@@ -198,7 +198,7 @@ def world_batches(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Worl
     for pairs, of_batch in zip(batches, sides, strict=True):
         tables = PairTables(m, d, PairBatch.of(m, pairs))
         touching = tables.touching()
-        refine = refined_in_loop(m, d.precision, touching, pairs, tables.batch.per_contact)
+        refine = refined_in_loop(touching, tables.repeats, tables.repeated)
         places, signs = [touched.index(side.body) for side in of_batch], [side.sign for side in of_batch]
         found.append(WorldBatch(m, tables, velocity, places, signs, touching, refine).kept())
     return [WorldBatches(found, touched)]
