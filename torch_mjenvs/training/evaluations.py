@@ -42,10 +42,11 @@ class Evaluation:
 
     def begin(self, agent: Agent, seconds: float, frames: int) -> None:
         """Evaluate the agent as it is now, after so many seconds and frames: `ended` returns what was found."""
-        policy, mean = policy_entries(agent, self.run), Future[float]()
+        policy = policy_entries(agent, self.run)
         if self.on_gpu:
             mean = self._thread.submit(self._mean_of_copy, policy)
         else:
+            mean = Future()
             mean.set_result(self(agent))
         self._begun.append((seconds, frames, policy, mean))
 

@@ -55,7 +55,7 @@ def sized(m: Model, trace: Callable[[], Program], rubbed: Collection[int] = ()) 
     expected = _estimates[m] if m in _estimates else estimate(m, rubbed)
     if expected > SURELY * MOST:
         raise UnsupportedModel(_message(m, expected, "about "))
-    if (taken := room(m)) > ROOM:
+    if m not in _estimates and (taken := room(m)) > ROOM:
         raise UnsupportedModel(
             f"the contacts of this model's {len(m.pairs):,} pairs of geoms would take {taken / 1e9:,.0f} GB of memory "
             f"per thread: {_remedy(m)}"

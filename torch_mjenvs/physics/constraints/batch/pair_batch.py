@@ -24,7 +24,7 @@ from ...model.enums import GeomType, SensorType
 from ...model.model import Model, Pair, bodies_of
 from ...model.precision import Precision
 from ..body_contacts import sides_of
-from ..softening import ContactBound, contact_bound
+from ..softening import contact_bound
 from ..surface import surfaces_move
 from .near_groups import near_groups
 
@@ -145,12 +145,12 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
     found: dict[tuple[Any, ...], list[Pair]] = {}
-    world, m = m, m.nominal or m
+    m = m.nominal or m
     for p in m.pairs:
         bodies, solimp = bodies_of(m, p), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
-        if loop and moving and _fits_tables(world, p, precision):
+        if loop and moving and _fits_tables(m, p, precision):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     copies = [p for (of_world, *_), pairs in found.items() if of_world for p in pairs]
@@ -189,14 +189,14 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.
     """
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
-    count, world, m = 0, m, m.nominal or m
+    count, m = 0, m.nominal or m
     for p in m.pairs:
         bodies = bodies_of(m, p)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop = loop_of(m, p)
         if not sides_of(m, *bodies):
             continue
-        if loop and _fits_tables(world, p, precision):
+        if loop and _fits_tables(m, p, precision):
             key = id(loop), field_of(m, p), one_tree, contact_param(m, p).solimp[4]
             found.setdefault(p.condim, {}).setdefault(key, []).append(p)
             count += 1
@@ -215,19 +215,12 @@ def _very_many(m: Model) -> int:
     return min(MANY_SWEPT[m.cone], VERY_MANY) if m.noslip_iterations else VERY_MANY
 
 
-def bound_in_loop(m: Model, pair: Pair, precision: Precision) -> ContactBound:
-    """Return what softens a pair's contacts in a loop.
+def _fits_tables(nominal: Model, pair: Pair, precision: Precision) -> bool:
+    """Return whether a loop finds what softens a pair's contacts by looking up numbers: there is no spring.
 
-    Without friction that is nothing in worlds whose parameters vary: `_fits_tables` leaves other pairs out.
+    nominal: the model as it was loaded, which decides that for all worlds.
     """
-    return ContactBound(False) if m.nominal and pair.condim == 1 else contact_bound(m, pair, precision)
-
-
-def _fits_tables(m: Model, pair: Pair, precision: Precision) -> bool:
-    """Return whether a loop finds what softens a pair's contacts by looking up numbers: there is no spring."""
-    if m.nominal and pair.condim == 1:
-        return contact_bound(m.nominal, pair, precision).is_none
-    return is_zero(contact_bound(m, pair, precision).spring)
+    return is_zero(contact_bound(nominal, pair, precision).spring)
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:

@@ -28,8 +28,8 @@ from ...model.precision import Precision
 from ..cones.pyramid import Cone
 from ..contact_row import ContactRow, row_param, row_share
 from ..contacts import cone_of
-from ..softening import ContactBound
-from .pair_batch import PairBatch, bound_in_loop, field_of
+from ..softening import ContactBound, contact_bound
+from .pair_batch import PairBatch, field_of
 from .records import Computed, Records, records, records_parts
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
@@ -232,7 +232,7 @@ class PairTables:
 
     def _tabulate_bounds(self, m: Model, precision: Precision) -> None:
         """Tabulate what softens contacts, and where Newton steps are repeated."""
-        bounds = [bound_in_loop(m, p, precision) for p in self.batch.real]
+        bounds = [contact_bound(m, p, precision) for p in self.batch.real]
         self.repeats = [x.needs_refinement for x in bounds]
         self._give, self.slips = (
             None if all(map(is_zero, x)) else PerPair(self.batch, x)
