@@ -8,6 +8,7 @@ from ..arrays import Table
 from ..expr import Expr
 from ..region_ops import array_of
 from .buffers import in_every_lane
+from .loops import count_to
 from .writer import Row, Writer
 
 WRITTEN = 512  # constants of an array from which on a loop puts them: LLVM takes 3 ms for each that is written out
@@ -134,20 +135,13 @@ def array(w: Writer, e: Expr) -> None:
 
 def _copy(w: Writer, e: Expr, numbers: Table) -> None:
     """Write a loop that puts these numbers into the array."""
-    before, (top, done) = w.block, w.fresh_labels("copy", "done")
     name, element = _constants(w, numbers)
-    w.put(f"br label %{top}")
-    w.label(top)
-    following = w.fresh()
-    k = w.assign(f"phi i32 [ 0, %{before} ], [ {following}, %{top} ]")
+    k, end = count_to(w, str(len(numbers.values)))
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {k}")
     x = _as_number(w, w.assign(f"load {element}, {w.types.shared} {at}"), element, w.types.element)
     at = w.assign(f"getelementptr {w.entry(w.types.of('f'))}, {w.types.own} {w.names[e]}, i32 {k}")
     w.put(f"store {w.types.of('f')} {in_every_lane(w, x, w.types.element)}, {w.types.own} {at}")
-    w.put(f"{following} = add i32 {k}, 1")
-    more = w.assign(f"icmp slt i32 {following}, {len(numbers.values)}")
-    w.put(f"br i1 {more}, label %{top}, label %{done}")
-    w.label(done)
+    end()
 
 
 def same(w: Writer, e: Expr) -> None:

@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..expr import Expr
 from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While, regions_within
 from .arrays import in_memory, of_lane, own_places, place, place_in_lane
 from .gpu import Gpu
+from .loops import Variables
 from .writer import Row, Writer
-
-
-class Variables:
-    """The variables of a loop: their values before it and, once it is written, those that an iteration gives them."""
-
-    def __init__(self, w: Writer, before: str):
-        self._w, self._before = w, before
-        self._places: list[int] = []
-
-    def add(self, name: str, type_: str, init: str) -> str:
-        self._places.append(len(self._w.lines))
-        self._w.put(f"{name} = phi {type_} [ {init}, %{self._before} ], ")
-        return name
-
-    def close(self, back: Sequence[str]) -> None:
-        """Set the values that come back from the current block, in the order of `add`."""
-        for at, x in zip(self._places, back, strict=True):
-            self._w.lines[at] += f"[ {x}, %{self._w.block} ]"
 
 
 def any_lane(w: Writer, mask: object) -> str:

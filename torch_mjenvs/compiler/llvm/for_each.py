@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ..expr import Expr
 from ..region_ops import ForEach
 from .arrays import place, table_of
-from .control import Variables, add_iter_args, any_bit, select
+from .control import add_iter_args, any_bit, select
+from .loops import Variables, count_to
 from .writer import ActiveSet, Row, Writer
 
 Ends = tuple[str, str, str]  # a type, and a value before and after the body
@@ -103,26 +104,6 @@ def _nobody(w: Writer) -> str:
 def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
     entry = element if space else w.entry(element)
     return w.assign(f"getelementptr {entry}, {space or w.types.own} {array}, i32 {i}")
-
-
-def count_to(w: Writer, n: str, step: int = 1) -> tuple[str, Callable[[], None]]:
-    """Begin a loop of a counter below n (maybe 0), in steps; return the counter, and a function that ends the loop."""
-    before, (test, body, out) = w.block, w.fresh_labels("test", "body", "out")
-    w.put(f"br label %{test}")
-    w.label(test)
-    variables = Variables(w, before)
-    i = variables.add(w.fresh("i"), "i32", "0")
-    more = w.assign(f"icmp slt i32 {i}, {n}")
-    w.put(f"br i1 {more}, label %{body}, label %{out}")
-    w.label(body)
-
-    def end() -> None:
-        following = w.assign(f"add i32 {i}, {step}")
-        variables.close([following])
-        w.put(f"br label %{test}")
-        w.label(out)
-
-    return i, end
 
 
 def _arrays(w: Writer, n: int) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from ..expr import Expr
 from ..region_ops import Queue
 from .arrays import in_memory, of_lane
 from .buffers import in_every_lane
-from .control import Variables, named_by_its_form, put_own, select
-from .for_each import count_to
+from .control import named_by_its_form, put_own, select
+from .loops import Variables, count_to
 from .writer import Moved, Row, Writer
 
 
