@@ -24,6 +24,8 @@ from .expr import Expr, fresh, is_tracing, node
 from .region_ops import OwnPut, Shape
 from .scalar import Mask, Scalar, logical_and, maximum, minimum
 
+WHOLE = (2, 4)  # columns of tables whose rows, where each world has its own, are read as a whole
+
 
 class Table:
     """Constants that are the same in all worlds: a kernel holds them once, however often they are read.
@@ -48,6 +50,9 @@ class Table:
         place = _place(row, len(self.values) // (self.columns or 1))
         if isinstance(columns, int):
             return self._entry(place, columns, dtype)
+        if self.columns in WHOLE and len(columns) > 1 and type(place) is Expr and place.type == "i":
+            read = node("row", place, attr=self)
+            return [node("column", read, attr=c) for c in columns]
         return [self._entry(place, c, dtype) for c in columns]
 
     __iter__ = None  # else Python would ask for rows 0, 1, ..., and never end while tracing

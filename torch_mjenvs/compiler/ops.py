@@ -13,7 +13,7 @@ class Op:
     | b | truth value | x | index of a row: "s", or "i", which is each world's own and must be there |
     | i | 32-bit integer | a | array: rows of floats |
     | | | t | active set: numbers that some world needs, and in which worlds |
-    | | | c | no value: a region op, a store |
+    | r | row of floats | c | no value: a region op, a store |
     """
 
     takes: str
@@ -74,6 +74,8 @@ OPS: dict[str, Op] = {
     "fetch": Op("x", "?", "tuple", counts=True),  # the number there in a buffer that is a table; attr: (buffer,)
     # tables and arrays
     "lookup": Op("x", "?", "Table", counts=True),  # the constant there, row by row; the type is the table's, "f" or "s"
+    "row": Op("i", "r", "Table", counts=True),  # a whole row of constants, of which `WHOLE` says how many there may be
+    "column": Op("r", "f", "int"),  # one of them
     "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified
     "get": Op("ax", "f", "int"),  # the row's entry in column attr
     "version": Op("a", "a", "Shape"),  # the array as seen by the body of a loop that puts values into it

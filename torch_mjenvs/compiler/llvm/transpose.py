@@ -30,21 +30,33 @@ def transpose(w: Writer, memory: tuple[str, int], size: int, *, rows: str, colum
     in_rows = [w.assign(f"getelementptr {element}, ptr {start}, i64 {lane * size}") for lane in range(lanes)]
     first = w.assign(f"getelementptr {w.types.vector(element)}, ptr {columns}, i64 {at}")
     in_columns = [w.assign(f"getelementptr {w.types.vector(element)}, ptr {first}, i64 {k}") for k in range(width)]
-    places = [[in_rows[k + first] for first in range(0, lanes, width)] for k in range(width)]
     if name.startswith("out"):
         squares = _transposed(w, element, [_load(w, memory, lanes, x) for x in in_columns])
-        for vector, parts in zip(squares, places, strict=True):
+        for vector, parts in zip(squares, _in_squares(in_rows, width), strict=True):
             for k, place in enumerate(parts):
                 part = _shuffle(w, element, lanes, vector, "poison", range(k * width, (k + 1) * width))
                 _store(w, memory, width, part, place)
     else:
-        squares = [_joined(w, element, width, [_load(w, memory, width, x) for x in parts]) for parts in places]
-        for vector, place in zip(_transposed(w, element, squares), in_columns, strict=True):
+        for vector, place in zip(columns_of(w, memory, width, in_rows), in_columns, strict=True):
             _store(w, memory, lanes, vector, place)
     w.put(f"%{top}.next = add i64 %{top}.at, {width}")
     more = w.assign(f"icmp slt i64 %{top}.next, {size}")
     w.put(f"br i1 {more}, label %{top}, label %{top}.done")
     w.label(f"{top}.done")
+
+
+def columns_of(w: Writer, memory: tuple[str, int], width: int, rows: Sequence[str], pointer: str = "ptr") -> list[str]:
+    """Read rows of `width` numbers, one per lane, from where they begin; return a vector for each column.
+
+    width: a power of two, at most as many as there are lanes. pointer: the type of the places.
+    """
+    parts = [[_load(w, memory, width, x, pointer) for x in some] for some in _in_squares(rows, width)]
+    return _transposed(w, memory[0], [_joined(w, memory[0], width, some) for some in parts])
+
+
+def _in_squares(rows: Sequence[str], width: int) -> list[list[str]]:
+    """Return the k-th row of each square, for each k, of squares that stand one below the other."""
+    return [list(rows[k::width]) for k in range(width)]
 
 
 def _transposed(w: Writer, element: str, vectors: Sequence[str]) -> list[str]:
@@ -77,8 +89,8 @@ def _shuffle(w: Writer, element: str, width: int, a: str, b: str, places: Iterab
     return w.assign(f"shufflevector {vector} {a}, {vector} {b}, <{len(of)} x i32> <{', '.join(of)}>")
 
 
-def _load(w: Writer, memory: tuple[str, int], width: int, place: str) -> str:
-    return w.assign(f"load <{width} x {memory[0]}>, ptr {place}, align {memory[1]}")
+def _load(w: Writer, memory: tuple[str, int], width: int, place: str, pointer: str = "ptr") -> str:
+    return w.assign(f"load <{width} x {memory[0]}>, {pointer} {place}, align {memory[1]}")
 
 
 def _store(w: Writer, memory: tuple[str, int], width: int, x: str, place: str) -> None:

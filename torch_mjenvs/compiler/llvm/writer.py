@@ -81,6 +81,7 @@ class Writer(Text):
         self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.names: dict[Expr, str] = {}
+        self.read_rows: dict[Expr, list[str]] = {}  # of tables: the names of their numbers
         self.late = self._late()
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # by set: arrays of the slots' places and the places' slots

@@ -1,9 +1,8 @@
 """Tables of the vertices and faces of all meshes and of a box, which the colliders of convex shapes share.
 
-The furthest vertex in a direction is sought among a few. The sphere of directions is cut into cells, and it is known
-beforehand which vertices may be the furthest in any direction of a cell. So the vertex that is found is the furthest of
-all, and a mesh of 2,000 vertices costs little more than one of 20. (MuJoCo climbs from vertex to vertex, which takes
-longer if each world is somewhere else.)
+The furthest vertex in a direction is sought among a few: those that may be it in any direction of a cell around this
+one (`directions`). So the vertex that is found is the furthest of all, and a mesh of 2,000 vertices costs little more
+than one of 20. (MuJoCo climbs from vertex to vertex, which takes longer if each world is somewhere else.)
 
 Vertices and faces have numbers that count through all meshes. The first eight and six are those of a box, whose
 vertices are multiplied by its half sizes.
@@ -19,17 +18,14 @@ import numpy as np
 
 from ...compiler.arrays import Table
 from ...compiler.control import count_while
-from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, number, select
+from ...compiler.scalar import Scalar, number, select
 from ..algebra.spatial import Vec, choose, dot, zeros
 from ..model.mesh import Face, Mesh
-
-FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
-SAMPLES = 5  # directions along each side of a cell whose furthest vertices are compared with all others
-SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, against rounding
+from .directions import cell_of, furthest_lists
 
 
 class Cells(NamedTuple):
-    """The cells of a mesh: the number of the first, and how many are on a side of their grid."""
+    """The cells of a mesh: the number of the first, and how many are on a side of their square (see `directions`)."""
 
     cells: Scalar
     side: Scalar
@@ -57,28 +53,18 @@ class Solids:
     most_corners: int
 
 
-def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
-    """Return the number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, above or below."""
-    half = 0.5 * side
-    reach = half / (absolute(n[0]) + absolute(n[1]) + absolute(n[2]))
-    row, column = (floor(maximum(minimum(half + x * reach, side), 0.0)) for x in n[:2])
-    row = row + select(n[2] < 0.0, side + 1.0, 0.0)
-    return first + row * (side + 1.0) + column
-
-
 def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
     """Return a mesh's vertex that is furthest in a direction in its own axes, and its number; 0 where there is none."""
     first, count = solids.cells[cell_of(*cells, n)]
 
     def look(k: Any, best: list[Scalar]) -> list[Scalar]:
-        row = first + number(k)
-        p = solids.likely[row, :3]
-        height = dot(n, p)
-        return choose(height > best[0], [height, *p, row], best)
+        p = solids.likely[first + number(k), :]
+        height = dot(n, p[:3])
+        return choose(height > best[0], [height, *p], best)
 
-    _, *p, row = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, *zeros(4)], solids.most_likely)
+    _, *p = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, *zeros(4)], solids.most_likely)
     there = cells.side > 0.0
-    return [select(there, x, 0.0) for x in p] + [select(there, solids.likely[row, 3], 0.0)]
+    return [select(there, x, 0.0) for x in p]
 
 
 @functools.lru_cache(maxsize=8)
@@ -87,17 +73,15 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     box = _box()
     vertices: list[tuple[float, ...]] = list(box.vertices)
     likely = list[tuple[float, ...]]()
-    count = 0  # of them
     cells: list[tuple[float, float]] = [(0.0, 0.0)]
     of, lists = {}, [(0, box)]  # the number of each mesh's first vertex
     for k, mesh in enumerate(meshes):
         if mesh is None:
             continue
-        found, side = _cells(mesh)
-        of[k] = Cells(float(len(cells)), float(side))
-        for numbers in found:
-            cells.append((float(count), float(len(numbers))))
-            count += len(numbers)
+        of_cell, found = furthest_lists(np.array(mesh.vertices))
+        of[k] = Cells(float(len(cells)), float(len(of_cell)))
+        starts = len(likely) + np.cumsum([0, *map(len, found)])
+        cells += [(float(starts[x]), float(len(found[x]))) for x in of_cell.ravel()]
         likely += [(*mesh.vertices[v], float(len(vertices) + v)) for v in np.concatenate(found).tolist()]
         lists.append((len(vertices), mesh))
         vertices += mesh.vertices
@@ -146,68 +130,6 @@ def _box() -> Mesh:
         tuple((2 * x - 1, 2 * y - 1, 2 * z - 1) for x, y, z in points),
         tuple(Face(n, rim, ((),) * 4) for n, rim in zip(normals, rims, strict=True)),
     )
-
-
-def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
-    """Find the vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
-    points = np.array(mesh.vertices)
-    side = int(np.clip(2 * round(len(points) ** 0.5 / 2), 2, FINEST))
-    # Corners of cells on the octahedron; those off it are pulled to its rim. Beyond the last cells is one more row, for
-    # coordinates of 1.
-    u, v = np.meshgrid(*2 * [np.linspace(-1.0, 1.0 + 2.0 / side, side + 2)], indexing="ij")
-    off = np.maximum(np.abs(u) + np.abs(v), 1.0)
-    level = np.stack([u / off, v / off, np.maximum(1.0 - np.abs(u) - np.abs(v), 0.0)], -1)
-    cells = []
-    for sign in (1.0, -1.0):
-        grid = level * [1.0, 1.0, sign]
-        grid /= np.linalg.norm(grid, axis=-1, keepdims=True)
-        cells.append(np.stack([grid[:-1, :-1], grid[1:, :-1], grid[:-1, 1:], grid[1:, 1:]], 2).reshape(-1, 4, 3))
-    return _likely(points, mesh, np.concatenate(cells)), side
-
-
-def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
-    """Find the points that may be the furthest in some direction between the four corners of a cell, for each cell.
-
-    A point is left out if another one is further along all four corners, since that one is then further everywhere
-    between them. Each point is compared with those that are the furthest in some directions of the cell.
-    """
-    near = _no_further_than_neighbours(points, mesh, cells)
-    across = np.linspace(0.0, 1.0, SAMPLES)
-    u, v = (x.ravel() for x in np.meshgrid(across, across))
-    means = np.stack([(1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v], 1)
-    found = []
-    for corners, numbers in zip(cells, near, strict=True):
-        some = points[numbers]
-        best = np.unique(np.argmax(some @ (means @ corners).T, 0))
-        ways = some[best, None] - some
-        ahead, slack = ways @ corners.T, SLACK * np.linalg.norm(ways, axis=2, keepdims=True)
-        found.append(numbers[~np.any(np.all(ahead > slack + SLACK * 1e-3, 2), 0)])
-    return found
-
-
-def _no_further_than_neighbours(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
-    """Find for each cell the points that may be the furthest in one of its directions, as far as neighbours tell.
-
-    All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
-    further than its neighbours. So it is not p if a neighbour q is further along n by more than spread |q - p|. Points
-    of no face, which MuJoCo leaves out of faces that are almost flat, may be the furthest anywhere.
-    """
-    middles = cells.mean(1)
-    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
-    spread = np.linalg.norm(cells - middles[:, None], axis=2).max(1) + SLACK
-    ends = np.array(sorted({(p, q) for face in mesh.faces for a, b in _sides(face.rim) for p, q in ((a, b), (b, a))}))
-    if not len(ends):  # nothing is known of faces
-        return [np.arange(len(points))] * len(cells)
-    faceless = np.setdiff1d(np.arange(len(points)), ends[:, 0])
-    ways = points[ends[:, 1]] - points[ends[:, 0]]
-    least = np.linalg.norm(ways, axis=1)
-    known, starts = np.unique(ends[:, 0], return_index=True)
-    found = []
-    for k in range(0, len(cells), 64):  # not all at once, for memory
-        further = ways @ middles[k : k + 64].T > least[:, None] * spread[k : k + 64] + SLACK * 1e-3
-        never = np.logical_or.reduceat(further, starts)
-        found += [np.concatenate([known[~column], faceless]) for column in never.T]
-    return found
 
 
 def _sides(rim: tuple[int, ...]) -> list[tuple[int, int]]:
