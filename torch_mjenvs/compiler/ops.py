@@ -96,6 +96,7 @@ OPS: dict[str, Op] = {
     "repeat": Op("s", "c", "Repeat"),  # as often as the argument says
     "for_each": Op("tb", "c", "ForEach"),
     "queue": Op("f", "c", "Queue"),  # as many entries as the argument says, in each world
+    "queue_each": Op("tb", "c", "Queue"),  # an entry for each number of a set, in each world that needs it
     "entry": Op("", "?"),  # the entry that a lane is at, "i", or whether it is at one, "b"
     "counter": Op("", "s"),
     "phi": Op("", "?", "IterArg"),  # what a loop's body sees of a value that it carries

@@ -5,19 +5,24 @@ list; in a loop over what any world needs, all lanes go through all of it. Here 
 in one queue, and a lane takes the next one, whichever world it belongs to. What it needs to know of that world is read
 from memory, which costs some 40 cycles per number: a queue is for work that takes far longer. On a GPU each world is a
 thread, and goes through its own list.
+
+What any world needs of many things is in a queue by number: first all worlds that need the first, then all that need
+the second. So lanes mostly work for the same number, as they would in a loop over what any world needs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .active_sets import compute_each, compute_parts, part
 from .arrays import Array
 from .carries import Carry, changes, closed, entered, flatten, left_by
 from .control import count_while
 from .expr import Expr, Region, current, fresh, is_tracing
-from .region_ops import Queue, RegionOp, regions_within
+from .region_ops import OwnPut, Queue, RegionOp, regions_within
 from .scalar import Scalar, minimum, number
 
 
@@ -37,21 +42,61 @@ def queued(
 
         count_while(lambda k, _: number(k) < count, turn, [], most, arrays)
         return
-    trace, count = current(), minimum(count, float(most))
     leaves, rebuild = flatten(given)
     kept = Array([[x for x in leaves if type(x) is Expr]])
-    region = Region(trace.region)
-    with trace.inside(region):
-        k, there = (fresh("entry", type_=t) for t in "ib")
-        region.mask = there
+    with _entries(most) as (region, k, there):
         outside = entered(arrays)
-        own = iter(kept[0])
-        body(k, rebuild([next(own) if type(x) is Expr else x for x in leaves]))
+        body(k, rebuild(_filled(leaves, kept[0])))
         puts, left = changes(arrays, region)
     assert all(x.op == "version" for x in left), "the body of a queue puts rows itself, not by loops within it"
-    found = Queue(region, [], k, puts, left, there, most)
-    _check(found)
-    left_by(closed("queue", count, attr=found), arrays, outside)
+    made = Queue(region, [], k, puts, left, there, most)
+    _check(made)
+    left_by(closed("queue", minimum(count, float(most)), attr=made), arrays, outside)
+
+
+def compute_queued(
+    which: Any, prepare: Callable[[Any], Carry], compute: Callable[[Carry], Sequence[Sequence[Scalar]]], n: int
+) -> Array:
+    """Return what `active_sets.compute_parts` does for `compute(prepare(i))`, each i for the worlds that need it alone.
+
+    `compute` reads of its world only what `prepare` gives, floats, and arrays. Raises ValueError if it reads anything
+    else.
+    """
+    if type(which) is not Expr or current().derivatives:
+        return compute_parts(which, lambda i: compute(prepare(i)), n)
+    leaves, rebuild, around = list[Any](), list[Any](), current().region.mask
+
+    def given(i: Any) -> list[Scalar]:
+        leaves[:], again = flatten(prepare(i))
+        rebuild.append(again)
+        return [x for x in leaves if type(x) is Expr]
+
+    kept, found = compute_each(which, given), Array()
+    with _entries(which.attr) as (region, k, there):
+        rows = compute(rebuild[0](_filled(leaves, kept[k])))
+        found.take_shape(which.attr * len(rows), len(rows[0]))
+        places = [part(k, number, n) for number in range(len(rows))]
+    puts = [OwnPut(found.held, at, c, None, x) for at, row in zip(places, rows, strict=True) for c, x in enumerate(row)]
+    made = Queue(region, [], k, puts, [], there, which.attr)
+    _check(made)
+    found.leave(found.held, closed("queue_each", which, around, attr=made))
+    return found
+
+
+@contextlib.contextmanager
+def _entries(most: int) -> Iterator[tuple[Region, Any, Any]]:
+    """Trace the code for an entry of a queue; yield its region, the entry's number, and the lanes that have one."""
+    trace = current()
+    region = Region(trace.region)
+    with trace.inside(region):
+        k, region.mask = (fresh("entry", type_=t) for t in "ib")
+        yield region, k, region.mask
+
+
+def _filled(leaves: Sequence[Any], numbers: Sequence[Scalar]) -> list[Any]:
+    """Return the leaves of a carry with these numbers in place of those that are not constants."""
+    own = iter(numbers)
+    return [next(own) if type(x) is Expr else x for x in leaves]
 
 
 def _check(queue: Queue) -> None:

@@ -125,14 +125,15 @@ class While(PuttingLoop):
 
 @dataclass(eq=False, slots=True)
 class Queue(PuttingLoop):
-    """A loop over the entries of all worlds of the vector, each done by any lane. Its argument is how many a world has.
+    """A loop over the entries of all worlds of the vector, each done by any lane.
 
-    `counter` is the number of an entry in the world's own list, and `there` the mask of the lanes that have one. Arrays
-    from outside are read, and put into, for the entry's world. Nothing else of the world is known inside.
+    Its first argument is how many entries a world has, or an active set: then there is an entry for each number, in
+    each world that needs it. `counter` is the number of an entry, and `there` the mask of the lanes that have one.
+    Arrays from outside are read, and put into, for the entry's world. Nothing else of the world is known inside.
     """
 
     there: Expr
-    most: int  # entries in a world's list
+    most: int  # entries of a world
 
 
 @dataclass(eq=False, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..arrays import Table
@@ -142,12 +144,23 @@ def place(w: Writer, array: Expr, row: object, column: int) -> str:
     own, columns, at = w.types.own, array.attr.columns, w.names[array]
     entry = w.entry(w.types.of("f"))
     positions = w.positions if w.in_list_order and array_of(array) in w.in_list_order else {}
-    for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
+    for part in _parts(row):
         index = w.assign(f"zext i32 {positions.get(part) or w.value(part, 's')} to i64")
         if columns > 1:
             index = w.assign(f"mul i64 {index}, {columns}")
         at = w.assign(f"getelementptr {entry}, {own} {at}, i64 {index}")
     return w.assign(f"getelementptr {entry}, {own} {at}, i64 {column}") if column else at
+
+
+def _parts(row: object) -> Sequence[object]:
+    """Return what an index is the sum of."""
+    return row.args if type(row) is Expr and row.op in ("sadd", "iadd") else (row,)
+
+
+def is_own(w: Writer, row: object) -> bool:
+    """Return whether each world has a row of its own, and not all, or the only one, that of a loop over a list."""
+    own = type(row) is Expr and row.type == "i"
+    return own and not (w.types.lanes == 1 and any(x in w.positions for x in _parts(row)))
 
 
 def array(w: Writer, e: Expr) -> None:
@@ -184,9 +197,9 @@ def same(w: Writer, e: Expr) -> None:
 def get(w: Writer, e: Expr) -> None:
     """Write the reading of an entry, in a row that all worlds share or in a row per world."""
     held, row = e.args
-    is_own = type(row) is Expr and row.type == "i"
-    if is_own or w.moved_for(held):
-        rows = w.value(row, "i") if is_own else in_every_lane(w, w.value(row, "s"), "i32")
+    own = is_own(w, row)
+    if own or w.moved_for(held):
+        rows = w.value(row, "i") if own else in_every_lane(w, w.value(row, "s"), "i32")
         w.names[e] = gather(w, own_places(w, held, rows, e.attr), w.types.own)
     else:
         w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, held, row, e.attr)}")

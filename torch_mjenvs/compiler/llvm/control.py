@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ..expr import Expr
 from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While, regions_within
-from .arrays import in_memory, of_lane, own_places, place, place_in_lane
+from .arrays import in_memory, is_own, of_lane, own_places, place, place_in_lane
 from .gpu import Gpu
 from .loops import Variables
 from .writer import Row, Writer
@@ -27,7 +27,7 @@ def any_bit(w: Writer, x: str) -> str:
     """Write a bit that is set where a mask that is already written holds in any lane."""
     if w.types.lanes == 1:
         return x
-    return _not_0(w, w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}"))
+    return not_0(w, w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}"))
 
 
 def masked(w: Writer, mask: object, new: object, old: object, t: str) -> str:
@@ -195,17 +195,21 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
     numbers = [(w.value(put.value, "f"), w.value(put.row, "i")) for put in puts]
     if w.types.lanes == 1:
         for put, (x, row) in zip(puts, numbers, strict=True):
-            at = own_places(w, put.array, row, put.column)
+            at = (
+                own_places(w, put.array, row, put.column)
+                if is_own(w, put.row)
+                else place(w, put.array, put.row, put.column)
+            )
             old = w.assign(f"load {w.types.element}, {w.types.own} {at}")
             w.put(f"store {w.types.element} {select(w, bits, x, old, 'f')}, {w.types.own} {at}")
         return
     first = w.assign(f"bitcast {w.types.of('b')} {bits} to {w.types.mask}")
     body, out = w.fresh_labels("body", "out")
-    w.put(f"br i1 {_not_0(w, first)}, label %{body}, label %{out}")
+    w.put(f"br i1 {not_0(w, first)}, label %{body}, label %{out}")
     w.label(body)
     values = [in_memory(w, x, "f") for x, _ in numbers]
     rows = {row: in_memory(w, row, "i") for _, row in numbers}
-    with _each_lane(w, first, out) as lane:
+    with each_lane(w, first, out) as lane:
         places = {row: of_lane(w, at, "i32", lane) for row, at in rows.items()}
         for put, at, (_, row) in zip(puts, values, numbers, strict=True):
             moved = w.moved_for(put.array)
@@ -215,7 +219,7 @@ def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
 
 
 @contextlib.contextmanager
-def _each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
+def each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
     """Write a loop over the lanes whose bit is set in `first` around the block's code; yield a lane's number, an i64.
 
     At least one bit is set. `out`: the label of what follows the loop.
@@ -230,11 +234,11 @@ def _each_lane(w: Writer, first: str, out: str) -> Iterator[str]:
     less = w.assign(f"sub {mask} {left}, 1")
     rest = w.assign(f"and {mask} {left}, {less}")  # without its lowest bit
     variables.close([rest])
-    w.put(f"br i1 {_not_0(w, rest)}, label %{head}, label %{out}")
+    w.put(f"br i1 {not_0(w, rest)}, label %{head}, label %{out}")
     w.label(out)
 
 
-def _not_0(w: Writer, bits: str) -> str:
+def not_0(w: Writer, bits: str) -> str:
     return w.assign(f"icmp ne {w.types.mask} {bits}, 0")
 
 

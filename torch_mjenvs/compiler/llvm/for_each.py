@@ -135,7 +135,7 @@ def for_each(w: Writer, e: Expr) -> None:
     i = variables.add(w.fresh("i"), "i32", "0")
     n = variables.add(w.fresh("n"), "i32", "0") if parts else ""
     iter_args = add_iter_args(w, variables, region_op.iter_args)
-    number, here = _number(w, numbers, masks, i)
+    number, here = numbered(w, numbers, masks, i)
     w.names[region_op.counter], w.positions[region_op.counter] = number, i
     end = _skip(w, here, around)
     w.region(region_op.body)
@@ -159,7 +159,7 @@ def for_each(w: Writer, e: Expr) -> None:
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {new}, %{after} ]")
 
 
-def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
+def numbered(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
     """Write the reading of the i-th number and its mask; the mask is "" if the number is for all worlds."""
     integer, own = w.types.mask, w.types.own
     number = w.assign(f"load i32, {own} {_at(w, 'i32', numbers, i)}")

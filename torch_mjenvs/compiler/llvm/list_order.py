@@ -19,7 +19,8 @@ def arrays_in_list_order(live: Iterable[Expr]) -> set[Expr]:
     An array that is made elsewhere than its list may outlive it, and then its rows have to keep their numbers.
     """
     nodes = list(live)
-    lists: dict[object, Expr] = {e.attr.counter: _list_of(e.args[0]) for e in nodes if isinstance(e.attr, ForEach)}
+    loops = (e for e in nodes if isinstance(e.attr, ForEach) or e.op == "queue_each")
+    lists: dict[object, Expr] = {e.attr.counter: _list_of(e.args[0]) for e in loops}
     lists_of: dict[Expr, set[Expr | None]] = {}
     for array, row in _rows(nodes):
         lists_of.setdefault(array_of(array), set()).add(lists.get(_counter_of(row)))
@@ -42,7 +43,7 @@ def _rows(nodes: Iterable[Expr]) -> Iterator[tuple[Expr, object]]:
 
 def _counter_of(row: object) -> object:
     """Return the number that a row belongs to: the row itself or, for a number's parts, what a constant is added to."""
-    if type(row) is Expr and row.op == "sadd":
+    if type(row) is Expr and row.op in ("sadd", "iadd"):
         numbers = [x for x in row.args if type(x) is Expr]
         return numbers[0] if len(numbers) == 1 else None
     return row

@@ -16,7 +16,7 @@ from ....compiler.arrays import Array, Table
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, is_zero, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
-from ...collision.colliders import Place, rods_meet
+from ...collision.colliders import Geom, Place, rods_meet
 from ...collision.contact_param import contact_param
 from ...collision.shapes import bound_of, ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
@@ -30,7 +30,7 @@ from ..contact_row import ContactRow, row_param, row_share
 from ..contacts import cone_of
 from ..softening import ContactBound, contact_bound
 from .pair_batch import PairBatch, field_of
-from .records import Computed, Records, records, records_parts
+from .records import Computed, Records, records, records_parts, records_queued
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
 
@@ -59,20 +59,17 @@ class PerPair:
 
 
 @dataclass
-class TableGeom:
-    """A `colliders.Geom` of pair i, with its pose and size from tables."""
+class PosedGeom:
+    """What `colliders.Geom` is of by its pose and size alone."""
 
     centre: list[Scalar]
     turn: list[Scalar]  # the z axis (3) of an axial collider's geom, else the orientation (9)
     size: dict[str, Scalar]
-    solids: Solids
     tables: PairTables
-    i: Any
-    first: bool = False  # i is the first contact of a pair
 
     @property
-    def margin(self) -> Scalar:
-        return self.tables.looked_at.of_contact(self.i)
+    def solids(self) -> Solids:
+        return self.tables.solids
 
     @property
     def mat(self) -> list[Scalar]:
@@ -81,11 +78,6 @@ class TableGeom:
     @property
     def axis(self) -> list[Scalar]:
         return self.turn if self.tables.batch.collider.axial else column(self.turn, 2)
-
-    @property
-    def several(self) -> Mask:
-        several = self.tables.several
-        return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
 
     @property
     def ground(self) -> Ground:
@@ -97,6 +89,35 @@ class TableGeom:
 
     def point(self, x: Vec) -> list[Scalar]:
         return add(self.centre, mat_vec(self.mat, x))
+
+
+@dataclass
+class TableGeom(PosedGeom):
+    """A `colliders.Geom` of pair i, with its pose and size from tables."""
+
+    i: Any
+    first: bool = False  # i is the first contact of a pair
+
+    @property
+    def margin(self) -> Scalar:
+        return self.tables.looked_at.of_contact(self.i)
+
+    @property
+    def several(self) -> Mask:
+        several = self.tables.several
+        return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
+
+
+@dataclass
+class GivenGeom(PosedGeom):
+    """A `colliders.Geom` of a pair, with all that it needs to know of the pair."""
+
+    margin: Scalar
+    number_of_several: Scalar  # 1 where the pair may touch in more than one point, else 0
+
+    @property
+    def several(self) -> Mask:
+        return self.number_of_several > 0.5
 
 
 @dataclass
@@ -151,7 +172,11 @@ class PairTables:
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
         self._at_contact = False
-        self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
+        self._found: Records | Computed = (
+            records_queued(self._near, self._given, self._measure_given, self.n)
+            if collider.queued
+            else records_parts(self._near, self._measure, self.n)
+        )
 
     @property
     def still(self) -> list[int]:
@@ -312,7 +337,7 @@ class PairTables:
             name: self.batch.of_contact(sizes, i) if self._fixed_sizes else self._posed(side, i, name)
             for name, sizes in self._size_at[side].items()
         }
-        return TableGeom(centre, turn, size, self.solids, self, i)
+        return TableGeom(centre, turn, size, self, i)
 
     def _posed(self, side: int, i: Any, name: str) -> Any:
         """Return what `_pose` has under a name for contact i's geom on this side."""
@@ -344,7 +369,19 @@ class PairTables:
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
         """Measure the pair of contact i. first: this is the pair's first contact."""
-        one, two = (dataclasses.replace(geom, first=first) for geom in self._geoms(i))
+        return self._measured(*(dataclasses.replace(geom, first=first) for geom in self._geoms(i)))
+
+    def _given(self, i: Any) -> list[Any]:
+        """Return what a collider needs to know of the two geoms of pair i: for each, the fields of a `GivenGeom`."""
+        of_pair = [self.looked_at.of_pair(i), self.several.of_pair(i)]
+        return [([x.centre, x.turn, x.size], of_pair) for x in self._geoms(i)]
+
+    def _measure_given(self, given: list[Any]) -> list[dict[Any, Any]]:
+        one, two = (GivenGeom(*pose, self, *of_pair) for pose, of_pair in given)
+        return self._measured(one, two)
+
+    def _measured(self, one: Geom, two: Geom) -> list[dict[Any, Any]]:
+        """Measure a pair: the rows of `_found`."""
         collider = self.batch.collider
         found = collider.found(one, two, collider.ncon)
         if collider.order and self._ordered:

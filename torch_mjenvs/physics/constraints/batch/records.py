@@ -8,6 +8,7 @@ from typing import Any
 
 from ....compiler.active_sets import compute_parts
 from ....compiler.arrays import Array
+from ....compiler.queues import compute_queued
 from ....compiler.scalar import Scalar
 
 Row = Mapping[Any, Any]  # by name, a scalar or a list of scalars, in the order of the columns
@@ -56,6 +57,20 @@ def records_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -
         return [_flat(row) for row in computed]
 
     return Records(compute_parts(which, rows, n), columns)
+
+
+def records_queued(
+    which: Any, prepare: Callable[[Any], Any], compute: Callable[[Any], Sequence[Row]], n: int
+) -> Records:
+    """Compute some named rows for each number in `which` as `compute_queued` does."""
+    columns: dict[Hashable, int | slice] = {}
+
+    def rows(given: Any) -> list[list[Scalar]]:
+        computed = compute(given)
+        columns.update(_columns(computed[0]))
+        return [_flat(row) for row in computed]
+
+    return Records(compute_queued(which, prepare, rows, n), columns)
 
 
 def _flat(row: Row) -> list[Scalar]:
