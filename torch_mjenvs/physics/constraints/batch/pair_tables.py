@@ -13,11 +13,13 @@ from typing import Any
 
 from ....compiler.active_sets import active_set, choose_each, everything, part
 from ....compiler.arrays import Array, Table
+from ....compiler.queues import compute_queued
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, is_zero, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Geom, Place, rods_meet
 from ...collision.contact_param import contact_param
+from ...collision.convex.separation import hulls_meet
 from ...collision.shapes import bound_of, ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
 from ...model.data import Data
@@ -168,7 +170,8 @@ class PairTables:
         self._by_body = None if is_number(*weights) else Array(weights)
         near = self._bounds_that_meet(m, d)
         closer = self._rods_meet if collider.rods else self._boxes_meet if self._boxes else None
-        self._near = choose_each(near, closer, self.n) if closer else near
+        near = choose_each(near, closer, self.n) if closer else near
+        self._near = self._hulls_that_meet(near) if collider.queued else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
         self._at_contact = False
@@ -371,14 +374,25 @@ class PairTables:
         """Measure the pair of contact i. first: this is the pair's first contact."""
         return self._measured(*(dataclasses.replace(geom, first=first) for geom in self._geoms(i)))
 
+    def _hulls_that_meet(self, near: Any) -> Any:
+        """Find the pairs of those near that no direction keeps apart."""
+
+        def meet(given: list[Any]) -> list[list[Scalar]]:
+            return [[select(hulls_meet(*self._geoms_of(given)), 1.0, 0.0)]]
+
+        meets = compute_queued(near, self._given, meet, self.n)
+        return choose_each(near, lambda i: [meets[i, 0] > 0.5], self.n)
+
     def _given(self, i: Any) -> list[Any]:
         """Return what a collider needs to know of the two geoms of pair i: for each, the fields of a `GivenGeom`."""
         of_pair = [self.looked_at.of_pair(i), self.several.of_pair(i)]
         return [([x.centre, x.turn, x.size], of_pair) for x in self._geoms(i)]
 
     def _measure_given(self, given: list[Any]) -> list[dict[Any, Any]]:
-        one, two = (GivenGeom(*pose, self, *of_pair) for pose, of_pair in given)
-        return self._measured(one, two)
+        return self._measured(*self._geoms_of(given))
+
+    def _geoms_of(self, given: list[Any]) -> Iterator[GivenGeom]:
+        return (GivenGeom(*pose, self, *of_pair) for pose, of_pair in given)
 
     def _measured(self, one: Geom, two: Geom) -> list[dict[Any, Any]]:
         """Measure a pair: the rows of `_found`."""
