@@ -12,10 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ....compiler.arrays import Array
+from ....compiler.arrays import Array, Table
 from ....compiler.control import choose_all, count_while, when_any
 from ....compiler.implicit import for_derivatives
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
+from ....compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    floor,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    number,
+    select,
+)
 from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, scale, sub, unit, zeros
 from ..colliders import NEVER
 from .faces import ROUND, FaceOrEdge, Feature, choose_part, opposite
@@ -120,17 +131,20 @@ def _cut_off(
         height = dot(sub(p, start), at.normal)
         return add_scaled(p, at.normal, -height), height * lean
 
-    def cut(e: Any, c: dict[str, Any]) -> dict[str, Any]:
-        k = number(e)
-        a = rows[rims + k, :3]
-        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0), :3]
+    # the corners are now in the first half of `rows`, now in the second
+    halves = Table([e % 2 * capacity for e in range(sides + 1)])
+
+    def cut(e: Any, count: Scalar) -> Scalar:
+        a = rows[e + 2 * capacity, :3]
+        b = choose(number(e) + 1.5 < at.corners, rows[e + (2 * capacity + 1), :3], start)
         inwards = cross(sub(b, a), at.normal)
         inwards = unit(inwards)
+        here, there = halves[e], number(halves[e + 1])
+        first = rows[here]
 
-        def side(i: Any, made: Scalar) -> Scalar:
-            k = number(i)
-            p, of_p = _split(rows[c["from"] + k])
-            q, of_q = _split(rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)])
+        def side(i: Any, c: dict[str, Any]) -> dict[str, Any]:
+            after = choose(number(i) + 1.5 < count, rows[here + i + 1], first)
+            (p, of_p), q, made = _split(c["corner"]), after[:3], c["made"]
             high_p, high_q = dot(sub(p, a), inwards), dot(sub(q, a), inwards)
             in_p, in_q = high_p > -MINVAL, high_q > -MINVAL
             crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
@@ -138,25 +152,26 @@ def _cut_off(
             crosses = logical_and(crosses, share >= 0.0, share <= 1.0)
             at_wall = AT + number(e)
             of_new = for_derivatives(lambda: choose(in_p, [of_p[1], at_wall], [at_wall, of_p[1]]))
-            rows.put(c["to"] + made, [*add_scaled(p, sub(q, p), share), *of_new], crosses)
+            rows.put(there + made, [*add_scaled(p, sub(q, p), share), *of_new], crosses)
             made = made + select(crosses, 1.0, 0.0)
-            rows.put(c["to"] + made, [*q, *of_q], in_q)
-            return made + select(in_q, 1.0, 0.0)
+            rows.put(there + made, after, in_q)
+            return {"corner": after, "made": made + select(in_q, 1.0, 0.0)}
 
-        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, capacity, [rows])
-        return {"from": c["to"], "to": c["from"], "count": made}
+        begin = {"corner": first, "made": 0.0}
+        return count_while(lambda i, _: number(i) < count, side, begin, capacity, [rows])["made"]
 
-    begin = {"from": 0.0, "to": float(capacity), "count": of.corners}
-    c = count_while(lambda e, c: number(e) < at.corners, cut, begin, sides, [rows])
+    count = count_while(lambda e, _: number(e) < at.corners, cut, of.corners, sides, [rows])
+    odd = at.corners - 2.0 * floor(0.5 * at.corners) > 0.5
+    left, base = (select(odd, x, y) for x, y in ((float(capacity), 0.0), (0.0, float(capacity))))
 
     def below(i: Any, kept: Scalar) -> Scalar:
-        p = rows[c["from"] + number(i)]
+        p = rows[left + number(i)]
         low = image(p[:3])[1] <= margin
-        rows.put(c["to"] + kept, p, low)
+        rows.put(base + kept, p, low)
         return kept + select(low, 1.0, 0.0)
 
-    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, capacity, [rows])
-    base, edge = c["to"], of.corners < 2.5
+    count = count_while(lambda i, _: number(i) < count, below, 0.0, capacity, [rows])
+    edge = of.corners < 2.5
     most = select(edge, 2.0, float(MOST))
     places = [float(k) for k in range(MOST)]
     many = count > most + 0.5
