@@ -67,7 +67,6 @@ class Collider:
     many: is so much code, or so many points, that even one pair gets a loop, also one with the world.
     hulls: reads `Shape.hull` instead of `Shape.size`.
     ccd: stands for MuJoCo's general convex collider, as all that read hulls do.
-    queued: takes so long that worlds of a vector share their pairs (see `compiler.queues`), where these are in a loop.
     order: puts the contacts that `find` gives in MuJoCo's order, where that counts; None: they are in it.
     loose: they may be in another order than MuJoCo's, whatever `order` does.
     """
@@ -83,7 +82,6 @@ class Collider:
     many: bool = False
     hulls: bool = False
     ccd: bool = False
-    queued: bool = False
     order: Callable[[Found], Found] | None = None
     loose: bool = False
 
@@ -209,8 +207,8 @@ _ELLIPSOID = replace(_CONVEX, find=convex.find_ellipsoid, place=convex.place_rou
 _ROD_ELLIPSOID = replace(_ELLIPSOID, find=convex.find_rod_ellipsoid)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_cylinders, loose=True)
 _FLAT_BOX = replace(_FLAT, find=convex.find_cylinder_box)
-_FLAT_MESH = replace(_FLAT, find=convex.find_cylinder_mesh, queued=True)
-_CORNERED = replace(_FLAT, find=convex.find_cornered, place=convex.place_cornered, loose=False, queued=True)
+_FLAT_MESH = replace(_FLAT, find=convex.find_cylinder_mesh)
+_CORNERED = replace(_FLAT, find=convex.find_cornered, place=convex.place_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh, loose=True)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)

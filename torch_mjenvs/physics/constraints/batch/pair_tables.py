@@ -171,13 +171,14 @@ class PairTables:
         near = self._bounds_that_meet(m, d)
         closer = self._rods_meet if collider.rods else self._boxes_meet if self._boxes else None
         near = choose_each(near, closer, self.n) if closer else near
-        self._near = self._hulls_that_meet(near) if collider.queued else near
+        queued = collider.hulls and not self.ground  # on a height field its prisms are
+        self._near = self._hulls_that_meet(near) if queued else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
         self._at_contact = False
         self._found: Records | Computed = (
             records_queued(self._near, self._given, self._measure_given, self.n)
-            if collider.queued
+            if queued
             else records_parts(self._near, self._measure, self.n)
         )
 
