@@ -114,7 +114,7 @@ def _cut_off(
     """
     capacity = 2 * sides + 2  # corners of a polygon that has been cut off
     rims = float(2 * capacity)  # where the corners of `at` are
-    rows = Array(rows=2 * capacity + sides, columns=3 + len(for_derivatives(lambda: zeros(2))))
+    rows = Array(rows=2 * capacity + sides + 1, columns=3 + len(for_derivatives(lambda: zeros(2))))
 
     def fill(j: Any, c: Scalar) -> Scalar:
         k = number(j)
