@@ -50,8 +50,9 @@ def columns_of(w: Writer, memory: tuple[str, int], width: int, rows: Sequence[st
 
     width: a power of two, at most as many as there are lanes. pointer: the type of the places.
     """
-    parts = [[_load(w, memory, width, x, pointer) for x in some] for some in _in_squares(rows, width)]
-    return _transposed(w, memory[0], [_joined(w, memory[0], width, some) for some in parts])
+    squares = _in_squares(rows, width)
+    read = [_joined(w, memory[0], width, [_load(w, memory, width, x, pointer) for x in some]) for some in squares]
+    return _transposed(w, memory[0], read)
 
 
 def _in_squares(rows: Sequence[str], width: int) -> list[list[str]]:
