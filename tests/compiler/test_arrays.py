@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from graph_eval import run_compiled, run_ptx, trace
-from kernels import build
+from kernels import LANES, build, record_list
 from ptx import Machine
+from test_control import WORLDS, check
 
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.arrays import Array, NumberTable, RowTable, Table
@@ -178,6 +179,24 @@ def test_a_long_table_in_a_kernel(exact, dtype):
     np.testing.assert_array_equal(run_compiled(program, inputs)["got"].T, numbers[rows].astype(dtype))
     size = 4 if exact or dtype == "float32" else 8
     assert f"constant [{size * numbers.size} x i8] c" in render(program, 8)
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_whole_rows_of_a_table_are_read_as_rows(columns):
+    """Those of 2 and 4 columns, by all of them or some; the numbers are the table's, at any number of lanes."""
+    numbers = np.random.default_rng(0).integers(-99, 99, (31, columns)).astype(float)
+    table = Table(numbers.tolist())
+
+    def body(x: list) -> list:
+        own = count_while(lambda k, c: number(k) < x[1], lambda k, c: c + table[x[0] + number(k), :2][1], 0.0, 3)
+        return [*table[x[0]], *table[x[0] + 1.0, 1:], own]
+
+    x = np.random.default_rng(1).integers(0, 31, (2, WORLDS)).astype(float)
+    want = check(body, x, LANES)
+    np.testing.assert_array_equal(want[:columns].T, numbers[x[0].astype(int)])
+    program = record_list(body, 2, 2 * columns, "float32")
+    assert [e.attr.columns for e in program.live if e.op == "row"] == [columns] * (2 if columns == 2 else 3)
+    assert sum(e.op == "lookup" for e in program.live) == (1 if columns == 2 else 0)
 
 
 def pieces(x, row):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from graph_eval import run_ptx, trace
 from kernels import LANES
 from test_control import check, whole_numbers
 
-from torch_mjenvs.compiler.active_sets import active_set, fold_each
+from torch_mjenvs.compiler.active_sets import active_set, compute_parts, fold_each, part
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, when_any, while_any
 from torch_mjenvs.compiler.program import Buffer, record
-from torch_mjenvs.compiler.queues import queued
+from torch_mjenvs.compiler.queues import compute_queued, queued
 from torch_mjenvs.compiler.scalar import absolute, floor, number
 
 MOST = 5
@@ -108,6 +110,56 @@ def test_more_entries_than_a_list_may_have_are_left_out():
 
     want = check(body, whole_numbers(1), LANES)
     np.testing.assert_array_equal(want.sum(0), np.minimum(np.abs(whole_numbers(1)[0]), 3))
+
+
+def _both_parts(given: dict) -> list:
+    """Two rows of what takes a while: how often a number is halved, and what is left."""
+    halved = while_any(lambda c: c[0] > 1.5, lambda c: [c[0] * 0.5, c[1] + 1.0], [absolute(given["x"]), given["y"]], 9)
+    return [[halved[0], given["z"]], [halved[1], Table([1.0, 2.0, 3.0])[halved[1]]]]
+
+
+def _each_of(x: list, compute: Callable) -> list:
+    """The sums of both parts over a set, weighted by number: `compute` is `compute_queued`, or does the same."""
+    values, which = Array(list(x)), active_set([v > 0.0 for v in x])
+    found = compute(which, lambda i: {"x": values[i], "y": x[0], "z": 3.0}, _both_parts, 5)
+
+    def add(i: object, c: list) -> list:
+        weight = Table([1.0, 2.0, 4.0, 8.0, 16.0])[i]
+        rows = [*found[i], *found[part(i, 1, 5)]]
+        return [sum_ + weight * y for sum_, y in zip(c, rows, strict=True)]
+
+    return fold_each(which, add, [0.0] * 4)
+
+
+def test_what_worlds_need_of_a_set_is_computed_in_any_lane():
+    def together(x: list) -> list:
+        return _each_of(x, lambda which, prepare, compute, n: compute_parts(which, lambda i: compute(prepare(i)), n))
+
+    x = whole_numbers(5, 3)
+    want = check(lambda x: _each_of(x, compute_queued), x, LANES)
+    np.testing.assert_array_equal(want, check(together, x))
+    ptx = run_ptx(
+        trace(lambda b: {"y": _each_of(b["x"], compute_queued)}, {"x": x}, {"y": (4, "f")}, "float64"), {"x": x}
+    )
+    np.testing.assert_array_equal(ptx["y"], want)
+
+
+def test_a_set_in_a_block_is_queued_for_the_worlds_of_the_block():
+    def body(x: list) -> list:
+        return when_any(x[4] > 3.0, lambda c: [*_each_of(x, compute_queued)[1:], c[3]], [x[0], x[1], x[2], 7.0])
+
+    check(body, whole_numbers(5, 4), LANES)
+
+
+def test_of_a_set_what_is_not_given_is_refused():
+    def body(columns: dict) -> dict:
+        x = columns["x"]
+        which = active_set([v > 0.0 for v in x])
+        found = compute_queued(which, lambda i: [], lambda _: [[x[0] + 1.0]], 2)
+        return {"y": [found[0, 0]]}
+
+    with pytest.raises(ValueError, match="from outside: give it"):
+        record("test", [Buffer("x", 2), Buffer("y", 1)], body, "float32")
 
 
 @pytest.mark.parametrize("value", [lambda x: x + 1.0, lambda x: x, lambda x: when_any(x > 0.0, lambda c: c + x, 1.0)])
