@@ -393,7 +393,8 @@ class PairTables:
         return self._measured(*self._geoms_of(given))
 
     def _geoms_of(self, given: list[Any]) -> Iterator[GivenGeom]:
-        return (GivenGeom(*pose, self, *of_pair) for pose, of_pair in given)
+        for (centre, turn, size), (margin, several) in given:
+            yield GivenGeom(centre, turn, size, self, margin, several)
 
     def _measured(self, one: Geom, two: Geom) -> list[dict[Any, Any]]:
         """Measure a pair: the rows of `_found`."""
