@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from .active_sets import compute_each, compute_parts, part
+from .active_sets import Packed, compute_parts, part, put_each
 from .arrays import Array
 from .carries import Carry, changes, closed, entered, flatten, left_by
 from .control import count_while
-from .expr import Expr, Region, current, fresh, is_tracing
+from .expr import Expr, Region, current, fresh, is_tracing, node
 from .region_ops import OwnPut, Queue, RegionOp, regions_within
 from .scalar import Scalar, minimum, number
 
@@ -54,33 +54,75 @@ def queued(
     left_by(closed("queue", minimum(count, float(most)), attr=made), arrays, outside)
 
 
+class Needed(NamedTuple):
+    """Numbers below n that some worlds need, as an active set, and `prepare`, which returns what is given for each."""
+
+    which: Any
+    n: int
+    prepare: Callable[[Any], Carry]
+
+
 def compute_queued(
-    which: Any, prepare: Callable[[Any], Carry], compute: Callable[[Carry], Sequence[Sequence[Scalar]]], n: int
-) -> Array:
-    """Return what `active_sets.compute_parts` does for `compute(prepare(i))`, each i for the worlds that need it alone.
+    sets: Sequence[Needed], compute: Callable[[Carry], Sequence[Sequence[Scalar]]]
+) -> list[tuple[Array, int]]:
+    """Compute rows for the numbers of several sets, each for the worlds that need it alone, by code that exists once.
 
-    `compute` reads of its world only what `prepare` gives, floats, and arrays. Raises ValueError if it reads anything
-    else.
+    Return for each set the array that has its rows, and where these begin. From there on they stand as
+    `active_sets.compute_parts` puts them: part k of number i, `compute(prepare(i))[k]`, is in row k n + i.
+
+    What `prepare` gives is of the same form for all sets, and floats. `compute` reads nothing else of its world, except
+    for arrays. Raises ValueError if it does.
     """
-    if type(which) is not Expr or current().derivatives:
-        return compute_parts(which, lambda i: compute(prepare(i)), n)
-    leaves, rebuild, around = list[Any](), list[Any](), current().region.mask
+    if not is_tracing() or current().derivatives:
+        return [(compute_parts(x.which, lambda i, x=x: compute(x.prepare(i)), x.n), 0) for x in sets]
+    constants, rebuild = _constants(sets)
+    starts, around = list(itertools.accumulate((x.n for x in sets), initial=0)), current().region.mask
+    many, total = len(sets) > 1, starts.pop()
+    orders = [range(start, start + x.n) for start, x in zip(starts, sets, strict=True)]
+    packed = Packed.of([x.which for x in sets], orders, total) if many else Packed(sets[0].which)
+    kept = Array(rows=total, columns=constants.count(None) + 3 * many)
+    for x, start in zip(sets, starts, strict=True):
 
-    def given(i: Any) -> list[Scalar]:
-        leaves[:], again = flatten(prepare(i))
-        rebuild.append(again)
-        return [x for x in leaves if type(x) is Expr]
+        def put(i: Any, x: Needed = x, start: int = start) -> tuple[Any, list[Scalar]]:
+            leaves, _ = flatten(x.prepare(i))
+            own = [leaf for leaf, constant in zip(leaves, constants, strict=True) if constant is None]
+            if not many:
+                return i, own
+            return packed.slot(part(i, 1, start)), [*own, number(i), float(x.n), float(start)]
 
-    kept, found = compute_each(which, given), Array()
-    with _entries(which.attr) as (region, k, there):
-        rows = compute(rebuild[0](_filled(leaves, kept[k])))
-        found.take_shape(which.attr * len(rows), len(rows[0]))
-        places = [part(k, number, n) for number in range(len(rows))]
+        put_each(x.which, put, kept)
+    found = Array()
+    with _entries(total) as (region, k, there):
+        own = iter(kept[k])
+        rows = compute(rebuild([next(own) if x is None else x for x in constants]))
+        if many:
+            i, n, start = own
+            first = i + float(len(rows)) * start
+            places = [node("f2i", first + float(c) * n) for c in range(len(rows))]
+        else:
+            places = [part(k, c, total) for c in range(len(rows))]
+    found.take_shape(total * len(rows), len(rows[0]))
     puts = [OwnPut(found.held, at, c, None, x) for at, row in zip(places, rows, strict=True) for c, x in enumerate(row)]
-    made = Queue(region, [], k, puts, [], there, which.attr)
+    made = Queue(region, [], k, puts, [], there, total)
     _check(made)
-    found.leave(found.held, closed("queue_each", which, around, attr=made))
-    return found
+    found.leave(found.held, closed("queue_each", packed.which, around, attr=made))
+    return [(found, len(rows) * start) for start in starts]
+
+
+def _constants(sets: Sequence[Needed]) -> tuple[list[Any], Callable[[list[Any]], Carry]]:
+    """Return what is the same constant for all numbers of all sets, by leaf of what is given for one, else None; and a
+    function that puts other leaves in their places.
+    """
+    found, rebuild = list[list[Any]](), None
+    for x in sets:
+        with current().inside(Region(current().region)):  # whose code is never used
+            leaves, rebuild = flatten(x.prepare(fresh("counter")))
+        found.append(leaves)
+    assert rebuild
+    return [
+        None if any(type(x) is Expr or x != column[0] for x in column) else column[0]
+        for column in zip(*found, strict=True)
+    ], rebuild
 
 
 @contextlib.contextmanager

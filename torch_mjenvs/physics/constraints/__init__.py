@@ -27,7 +27,7 @@ from .batch.contact_groups import contact_groups
 from .batch.contact_pool import contact_pools
 from .batch.near_tables import tables_of
 from .batch.pair_batch import PairBatch, adds_stiffness, divided
-from .batch.pair_tables import PairTables
+from .batch.pair_tables import PairTables, each_tables
 from .batch.world_batches import world_batches
 from .contacts import contacts
 from .couplings import coupling
@@ -78,8 +78,9 @@ def count_contacts(m: Model, d: Data) -> None:
             return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
 
         d.ncon = when_any(c.near(contact_param(m, c.pair).gap), add, d.ncon)
-    tables = [PairTables(m, d, PairBatch.of(m, pairs)) for pairs in grouped]
-    for found in (*tables, *(tables_of(m, d, pairs) for batches in pools for pairs in batches)):
+    tables = list(each_tables(m, grouped, lambda pairs: PairTables(m, d, PairBatch.of(m, pairs))))
+    pooled = [pairs for batches in pools for pairs in batches]
+    for found in (*tables, *each_tables(m, pooled, lambda pairs: tables_of(m, d, pairs))):
         d.ncon = fold_each(found.detected(), lambda i, n: n + 1.0, d.ncon)
 
 

@@ -26,7 +26,7 @@ from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
-from .pair_tables import PairTables
+from .pair_tables import PairTables, each_tables
 from .records import Computed, Records, records, records_each
 
 
@@ -190,8 +190,7 @@ def contact_groups(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Con
     dofs = sorted({v for two in bodies for side in sides_of(m, *two) for v in side.dofs})
     moving = records([*({"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in dofs), {"odof": [0.0] * 6, "qvel": 0.0}])
     groups = []
-    for pairs in batches:
-        tables = PairTables(m, d, PairBatch.of(m, pairs, dofs))
+    for tables in each_tables(m, batches, lambda pairs: PairTables(m, d, PairBatch.of(m, pairs, dofs))):
         touching = tables.touching()
         refine = refined_in_loop(touching, tables.repeats, tables.repeated)
         rows = records_each(touching, functools.partial(_row, tables, moving))

@@ -39,7 +39,7 @@ from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .near_tables import NearTables, tables_of
-from .pair_tables import PairTables
+from .pair_tables import PairTables, each_tables
 from .records import Records
 
 
@@ -380,11 +380,13 @@ def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) 
     if not pools:
         return []
     layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])
-    return [_contact_pool(m, d, batches, layout) for batches in pools]
+    tables = each_tables(m, [list(x) for batches in pools for x in batches], lambda pairs: tables_of(m, d, pairs))
+    return [_contact_pool(m, d, batches, layout, [next(tables) for _ in batches]) for batches in pools]
 
 
-def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout) -> ContactPool:
-    finders = [tables_of(m, d, list(pairs)) for pairs in batches]
+def _contact_pool(
+    m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout, finders: Sequence[PairTables]
+) -> ContactPool:
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
     # places of a `NearBatch` are of one pair, and stay as they are
     numbered = [(pair.rank, k, f, i) for f, some in enumerate(known) for i, (pair, k) in enumerate(some)]

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.active_sets import active_set, choose_each, everything, part
 from ....compiler.arrays import Array, Table
-from ....compiler.queues import compute_queued
+from ....compiler.queues import Needed, compute_queued
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, is_zero, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Geom, Place, rods_meet
 from ...collision.contact_param import contact_param
 from ...collision.convex.separation import hulls_meet
-from ...collision.shapes import bound_of, ground_of, may_touch_in_several, size_of
+from ...collision.shapes import bound_of, collider_of, ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
 from ...model.data import Data
 from ...model.enums import GeomType
 from ...model.hfield import Ground
-from ...model.model import Model
+from ...model.model import Model, Pair
 from ...model.precision import Precision
 from ..cones.pyramid import Cone
 from ..contact_row import ContactRow, row_param, row_share
@@ -170,17 +170,13 @@ class PairTables:
         self._by_body = None if is_number(*weights) else Array(weights)
         near = self._bounds_that_meet(m, d)
         closer = self._rods_meet if collider.rods else self._boxes_meet if self._boxes else None
-        near = choose_each(near, closer, self.n) if closer else near
-        queued = collider.hulls and not self.ground  # on a height field its prisms are
-        self._near = self._hulls_that_meet(near) if queued else near
+        self._near = choose_each(near, closer, self.n) if closer else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
         self._at_contact = False
-        self._found: Records | Computed = (
-            records_queued(self._near, self._given, self._measure_given, self.n)
-            if queued
-            else records_parts(self._near, self._measure, self.n)
-        )
+        self._found: Records | Computed
+        if not is_searched(m, pairs):  # else see `search`
+            self._found = records_parts(self._near, self._measure, self.n)
 
     @property
     def still(self) -> list[int]:
@@ -375,22 +371,10 @@ class PairTables:
         """Measure the pair of contact i. first: this is the pair's first contact."""
         return self._measured(*(dataclasses.replace(geom, first=first) for geom in self._geoms(i)))
 
-    def _hulls_that_meet(self, near: Any) -> Any:
-        """Find the pairs of those near that no direction keeps apart."""
-
-        def meet(given: list[Any]) -> list[list[Scalar]]:
-            return [[select(hulls_meet(*self._geoms_of(given)), 1.0, 0.0)]]
-
-        meets = compute_queued(near, self._given, meet, self.n)
-        return choose_each(near, lambda i: [meets[i, 0] > 0.5], self.n)
-
     def _given(self, i: Any) -> list[Any]:
         """Return what a collider needs to know of the two geoms of pair i: for each, the fields of a `GivenGeom`."""
         of_pair = [self.looked_at.of_pair(i), self.several.of_pair(i)]
         return [([x.centre, x.turn, x.size], of_pair) for x in self._geoms(i)]
-
-    def _measure_given(self, given: list[Any]) -> list[dict[Any, Any]]:
-        return self._measured(*self._geoms_of(given))
 
     def _geoms_of(self, given: list[Any]) -> Iterator[GivenGeom]:
         for (centre, turn, size), (margin, several) in given:
@@ -421,3 +405,43 @@ class PairTables:
         is_second = Table([0.0] * n + [1.0] * n)[i] > 0.5
         places = range(1, self._spots)  # after a distance
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
+
+
+def is_searched(m: Model, pairs: Sequence[Pair]) -> bool:
+    """Return whether it takes long to find where the pairs of a batch touch, so that `search` does it."""
+    return collider_of(m, pairs[0]).hulls and field_of(m, pairs[0]) < 0  # on a height field its prisms are shared
+
+
+def search(batches: Sequence[PairTables]) -> None:
+    """Find where the pairs of batches of one collider touch: pairs that are near in any world, in one queue."""
+    one = batches[0]
+
+    def needed() -> list[Needed]:
+        return [Needed(t._near, t.n, t._given) for t in batches]
+
+    def meet(given: list[Any]) -> list[list[Scalar]]:
+        return [[select(hulls_meet(*one._geoms_of(given)), 1.0, 0.0)]]
+
+    for t, (meets, start) in zip(batches, compute_queued(needed(), meet), strict=True):
+
+        def told(i: Any, meets: Array = meets, start: int = start) -> list[Mask]:
+            return [meets[part(i, 1, start), 0] > 0.5]
+
+        t._near = choose_each(t._near, told, t.n)
+    found = records_queued(needed(), lambda given: one._measured(*one._geoms_of(given)))
+    for t, rows in zip(batches, found, strict=True):
+        t._found = rows
+
+
+def each_tables(
+    m: Model, batches: Sequence[list[Pair]], make: Callable[[list[Pair]], PairTables]
+) -> Iterator[PairTables]:
+    """Make the tables of batches one after the other; those that are searched were made and searched before."""
+    made = {k: make(pairs) for k, pairs in enumerate(batches) if is_searched(m, pairs)}
+    kinds: dict[Any, list[PairTables]] = {}
+    for tables in made.values():
+        kinds.setdefault(tables.batch.collider.find, []).append(tables)
+    for alike in kinds.values():
+        search(alike)
+    for k, pairs in enumerate(batches):
+        yield made[k] if k in made else make(pairs)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....compiler.active_sets import compute_parts
+from ....compiler.active_sets import compute_parts, part
 from ....compiler.arrays import Array
-from ....compiler.queues import compute_queued
+from ....compiler.queues import Needed, compute_queued
 from ....compiler.scalar import Scalar
 
 Row = Mapping[Any, Any]  # by name, a scalar or a list of scalars, in the order of the columns
@@ -16,14 +16,15 @@ Row = Mapping[Any, Any]  # by name, a scalar or a list of scalars, in the order 
 
 @dataclass
 class Records:
-    """An array whose rows have a scalar or a list of scalars under each name."""
+    """An array whose rows, from `start` on, have a scalar or a list of scalars under each name."""
 
     rows: Array
     columns: dict[Hashable, int | slice]
+    start: int = 0
 
     def at(self, i: Any, name: Hashable) -> Any:
         """Return the scalar, or list of scalars, that row i has under the name."""
-        return self.rows[i, self.columns[name]]
+        return self.rows[part(i, 1, self.start), self.columns[name]]
 
 
 @dataclass
@@ -59,10 +60,8 @@ def records_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -
     return Records(compute_parts(which, rows, n), columns)
 
 
-def records_queued(
-    which: Any, prepare: Callable[[Any], Any], compute: Callable[[Any], Sequence[Row]], n: int
-) -> Records:
-    """Compute some named rows for each number in `which` as `compute_queued` does."""
+def records_queued(sets: Sequence[Needed], compute: Callable[[Any], Sequence[Row]]) -> list[Records]:
+    """Compute some named rows for each number of several sets as `compute_queued` does."""
     columns: dict[Hashable, int | slice] = {}
 
     def rows(given: Any) -> list[list[Scalar]]:
@@ -70,17 +69,17 @@ def records_queued(
         columns.update(_columns(computed[0]))
         return [_flat(row) for row in computed]
 
-    return Records(compute_queued(which, prepare, rows, n), columns)
+    return [Records(found, columns, start) for found, start in compute_queued(sets, rows)]
 
 
 def _flat(row: Row) -> list[Scalar]:
-    return [x for part in row.values() for x in (part if isinstance(part, list) else [part])]
+    return [y for x in row.values() for y in (x if isinstance(x, list) else [x])]
 
 
 def _columns(row: Row) -> dict[Hashable, int | slice]:
     columns: dict[Hashable, int | slice] = {}
     n = 0
-    for name, part in row.items():
-        columns[name] = slice(n, n + len(part)) if isinstance(part, list) else n
-        n += len(part) if isinstance(part, list) else 1
+    for name, x in row.items():
+        columns[name] = slice(n, n + len(x)) if isinstance(x, list) else n
+        n += len(x) if isinstance(x, list) else 1
     return columns

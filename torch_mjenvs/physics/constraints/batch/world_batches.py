@@ -27,7 +27,7 @@ from ..rows import Constraint, Hessian
 from ..world_contacts import add_stiffness, along, spread
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
-from .pair_tables import PairTables
+from .pair_tables import PairTables, each_tables
 from .records import Computed, Records, Row, records_each
 
 SIZE = 6 + 21  # of the wrench and the stiffness of a body
@@ -195,8 +195,8 @@ def world_batches(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Worl
     touched = sorted({side.body for of_batch in sides for side in of_batch})
     velocity = Array([list(d.ovel[body]) for body in touched])
     found = []
-    for pairs, of_batch in zip(batches, sides, strict=True):
-        tables = PairTables(m, d, PairBatch.of(m, pairs))
+    tables_of = each_tables(m, batches, lambda pairs: PairTables(m, d, PairBatch.of(m, pairs)))
+    for tables, of_batch in zip(tables_of, sides, strict=True):
         touching = tables.touching()
         refine = refined_in_loop(touching, tables.repeats, tables.repeated)
         places, signs = [touched.index(side.body) for side in of_batch], [side.sign for side in of_batch]
