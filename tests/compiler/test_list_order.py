@@ -24,7 +24,7 @@ from torch_mjenvs.compiler.active_sets import (
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import repeat, when_any
 from torch_mjenvs.compiler.llvm.list_order import arrays_in_list_order
-from torch_mjenvs.compiler.queues import compute_queued
+from torch_mjenvs.compiler.queues import Needed, compute_queued
 
 N = 6
 pytestmark = pytest.mark.cpu  # which interprets a GPU's code
@@ -66,7 +66,7 @@ def parts(x: list) -> list:
 def queued(x: list) -> list:
     which, values = positive(x), Array(list(x))
     both = lambda given: [[3.0 * given[0], given[1]], [given[1], 5.0]]  # noqa: E731
-    rows = compute_queued(which, lambda i: [values[i], WEIGHTS[i], 1.0], both, N)
+    ((rows, _),) = compute_queued([Needed(which, N, lambda i: [values[i], WEIGHTS[i], 1.0])], both)
     return summed(which, lambda i: rows[i]) + summed(which, lambda i: rows[part(i, 1, N)])
 
 

@@ -14,7 +14,7 @@ from torch_mjenvs.compiler.active_sets import active_set, compute_parts, fold_ea
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, when_any, while_any
 from torch_mjenvs.compiler.program import Buffer, record
-from torch_mjenvs.compiler.queues import compute_queued, queued
+from torch_mjenvs.compiler.queues import Needed, compute_queued, queued
 from torch_mjenvs.compiler.scalar import absolute, floor, number
 
 MOST = 5
@@ -119,29 +119,54 @@ def _both_parts(given: dict) -> list:
 
 
 def _each_of(x: list, compute: Callable) -> list:
-    """The sums of both parts over a set, weighted by number: `compute` is `compute_queued`, or does the same."""
-    values, which = Array(list(x)), active_set([v > 0.0 for v in x])
-    found = compute(which, lambda i: {"x": values[i], "y": x[0], "z": 3.0}, _both_parts, 5)
+    """The sums of both parts over three sets, weighted by number: `compute` is `compute_queued`, or does the same."""
+    values = Array(list(x))
+    sets = [
+        Needed(active_set([v > 0.0 for v in x]), 5, lambda i: {"x": values[i], "y": x[0], "z": 3.0}),
+        Needed(active_set([v < -4.0 for v in x[1:]]), 4, lambda i: {"x": 1.0, "y": values[part(i, 1, 1)], "z": 3.0}),
+        Needed(active_set([x[3] > 12.0]), 1, lambda i: {"x": x[3], "y": 2.0, "z": 3.0}),
+    ]
+    total = [0.0] * 4
+    for found, needed in zip(compute(sets, _both_parts), sets, strict=True):
+        rows, start = found
 
-    def add(i: object, c: list) -> list:
-        weight = Table([1.0, 2.0, 4.0, 8.0, 16.0])[i]
-        rows = [*found[i], *found[part(i, 1, 5)]]
-        return [sum_ + weight * y for sum_, y in zip(c, rows, strict=True)]
+        def add(i: object, c: list, rows: Array = rows, start: int = start, n: int = needed.n) -> list:
+            weight = Table([1.0, 2.0, 4.0, 8.0, 16.0])[i]
+            both = [*rows[part(i, 1, start)], *rows[part(i, 1, start + n)]]
+            return [sum_ + weight * y for sum_, y in zip(c, both, strict=True)]
 
-    return fold_each(which, add, [0.0] * 4)
+        total = fold_each(needed.which, add, total)
+    return total
 
 
-def test_what_worlds_need_of_a_set_is_computed_in_any_lane():
-    def together(x: list) -> list:
-        return _each_of(x, lambda which, prepare, compute, n: compute_parts(which, lambda i: compute(prepare(i)), n))
+def _one_by_one(sets: list, compute: Callable) -> list:
+    return [(compute_parts(x.which, lambda i, x=x: compute(x.prepare(i)), x.n), 0) for x in sets]
 
+
+def test_what_worlds_need_of_sets_is_computed_in_any_lane_by_code_that_exists_once():
     x = whole_numbers(5, 3)
     want = check(lambda x: _each_of(x, compute_queued), x, LANES)
-    np.testing.assert_array_equal(want, check(together, x))
-    ptx = run_ptx(
-        trace(lambda b: {"y": _each_of(b["x"], compute_queued)}, {"x": x}, {"y": (4, "f")}, "float64"), {"x": x}
+    np.testing.assert_array_equal(want, check(lambda x: _each_of(x, _one_by_one), x))
+    program = trace(lambda b: {"y": _each_of(b["x"], compute_queued)}, {"x": x}, {"y": (4, "f")}, "float64")
+    np.testing.assert_array_equal(run_ptx(program, {"x": x})["y"], want)
+    assert sorted(e.op for e in program.live if e.op in ("queue_each", "while")) == ["queue_each", "while"]
+
+
+def test_what_worlds_need_of_one_set_is_computed_in_any_lane():
+    def body(x: list, compute: Callable) -> list:
+        values, which = Array(list(x)), active_set([v > 0.0 for v in x])
+        given = Needed(which, 5, lambda i: {"x": values[i], "y": x[0], "z": 3.0})
+        ((rows, start),) = compute([given], _both_parts)
+        assert start == 0
+        return fold_each(
+            which, lambda i, c: [0.5 * a + b for a, b in zip(c, [*rows[i], *rows[part(i, 1, 5)]], strict=True)],
+            [0.0] * 4,
+        )  # fmt: skip
+
+    x = whole_numbers(5, 3)
+    np.testing.assert_array_equal(
+        check(lambda x: body(x, compute_queued), x, LANES), check(lambda x: body(x, _one_by_one), x)
     )
-    np.testing.assert_array_equal(ptx["y"], want)
 
 
 def test_a_set_in_a_block_is_queued_for_the_worlds_of_the_block():
@@ -155,7 +180,7 @@ def test_of_a_set_what_is_not_given_is_refused():
     def body(columns: dict) -> dict:
         x = columns["x"]
         which = active_set([v > 0.0 for v in x])
-        found = compute_queued(which, lambda i: [], lambda _: [[x[0] + 1.0]], 2)
+        ((found, _),) = compute_queued([Needed(which, 2, lambda i: [])], lambda _: [[x[0] + 1.0]])
         return {"y": [found[0, 0]]}
 
     with pytest.raises(ValueError, match="from outside: give it"):

@@ -154,7 +154,7 @@ def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]
 
 def part(i: Any, k: int, n: int) -> Any:
     """Return the number of part k of number i, which is below n."""
-    return i + k * n if k else i
+    return i + k * n if k * n else i
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> Any:

@@ -74,7 +74,11 @@ def compute_queued(
     for arrays. Raises ValueError if it does.
     """
     if not is_tracing() or current().derivatives:
-        return [(compute_parts(x.which, lambda i, x=x: compute(x.prepare(i)), x.n), 0) for x in sets]
+
+        def alone(x: Needed) -> tuple[Array, int]:
+            return compute_parts(x.which, lambda i: compute(x.prepare(i)), x.n), 0
+
+        return list(map(alone, sets))
     constants, rebuild = _constants(sets)
     starts, around = list(itertools.accumulate((x.n for x in sets), initial=0)), current().region.mask
     many, total = len(sets) > 1, starts.pop()
