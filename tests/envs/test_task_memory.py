@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -11,7 +12,8 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Ant, Control, Humanoid, Outcome, Task, TorchEnv, TorchVectorEnv, World
+from torch_mjenvs.physics import load
 from torch_mjenvs.scalar import Random, absolute, clip, cos, logical_and, select, sin
 
 WORLDS, LIMIT, SEED = 3, 12, 5
@@ -511,6 +513,24 @@ def test_memory_may_be_read_and_written_from_outside():
     env.engine.memory["command"][:, 0] = 0.75
     obs, *_ = env.step(actions(1)[0].to(env.device))
     assert (obs[:, 4] == 0.75).all()
+
+
+@pytest.mark.parametrize("kind", [Ant, Humanoid])
+def test_what_a_subclass_adds_to_begin_is_of_an_episode_not_of_a_step(kind):
+    @dataclass(frozen=True, kw_only=True)
+    class ToGoal(kind):
+        def memory(self, m):
+            return super().memory(m) | {"goal": 0.0}
+
+        def begin(self, m, world):
+            return super().begin(m, world) | {"goal": world.rng.uniform()}
+
+    task, m = ToGoal(), load(kind().load())
+    data = SimpleNamespace(xpos=[[1.0, 2.0, 3.0]] * m.nbody, xipos=[[1.0, 2.0, 3.0]] * m.nbody)
+    world = World(list(m.qpos0), [0.0] * m.nv, {}, data, Random(0, 0))
+    began, remembered = task.begin(m, world), task.remember(m, world, [0.0] * m.nu, world)
+    assert began.keys() - remembered.keys() == {"goal"}
+    assert remembered == {name: pytest.approx([1.0, 2.0]) for name in kind().memory(m)}
 
 
 # everywhere that tasks go
