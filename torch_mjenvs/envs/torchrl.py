@@ -289,6 +289,8 @@ class TorchRLEnv(EnvBase):
             raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
         for name, x in state.items():
             as_tensor(name, x, tuple(engine.view(name).shape), self.device)
+        first = engine.episode < 1 if mask is None else (engine.episode < 1) & mask
+        engine.episode.masked_fill_(first, 1)  # a state may be where a world's first episode begins
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
