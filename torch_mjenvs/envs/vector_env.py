@@ -556,9 +556,12 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the worlds' full state: an environment that loads them continues from here, bit for bit."""
+        """Return copies of the worlds' full state: an environment that loads them continues from here, bit for bit.
+
+        Each has a row for each world, (N, ...), so states may be chosen, repeated and joined by worlds.
+        """
         pixels = {"pixels": self._pixels.stack.frames.clone()} if self._pixels else {}
-        return self.engine.state_dict() | pixels | {"ready": torch.tensor(self._ready, device="cpu")}
+        return self.engine.state_dict() | pixels
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -569,14 +572,12 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        unready = {"ready": torch.tensor(False, device="cpu")}
-        state = unready | dict(state) if isinstance(state, Mapping) else state
         pixels = {"pixels": self._pixels.stack.frames} if self._pixels else {}
-        check_state(state, self.engine._views | pixels | unready, "such an environment")
-        self.engine.load_state_dict({name: x for name, x in state.items() if name not in ("ready", "pixels")})
+        check_state(state, self.engine._views | pixels, "such an environment")
+        self.engine.load_state_dict({name: x for name, x in state.items() if name != "pixels"})
         if self._pixels:
             self._pixels.load(state["pixels"])
-        self._ready = bool(state["ready"])
+        self._ready = bool((self.engine.episode > 0).all())
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""
