@@ -106,7 +106,7 @@ class Expr:
             return self.args[1] - self.args[0]
         return node("neg", self)
 
-    def __pow__(self, n: float) -> Expr | float:
+    def __pow__(self, n: float | Expr) -> Expr | float:
         if type(n) is not Expr and n == 2:
             return self * self
         raise TypeError("only x**2 is an operator; use power(x, p), or for a p of a world's own exp(p * log(x))")

@@ -168,7 +168,8 @@ def power(x: Scalar, p: float) -> Scalar:
 
     Whole and half powers are products and square roots. Raises TypeError for a power that differs from world to world.
     """
-    if isinstance(p, (Expr, torch.Tensor)):
+    given: object = p  # whatever its type says
+    if isinstance(given, (Expr, torch.Tensor)):
         raise TypeError("power(x, p) takes a constant p, which is the same in all worlds: else write exp(p * log(x))")
     if p == 0:
         return 1.0
