@@ -106,6 +106,15 @@ def test_powers_become_products_and_roots(xy):
     assert shape(scalar.power(x, -1)) == ("div", 1.0, x)
 
 
+def test_powers_that_differ_from_world_to_world_are_refused(xy):
+    x, y = xy
+    for power in (lambda: scalar.power(x, y), lambda: scalar.power(2.0, x), lambda: x**y, lambda: 2.0**x):
+        with pytest.raises(TypeError, match=r"exp\(p \* log\(x\)\)"):
+            power()
+    with pytest.raises(TypeError, match="constant p"):
+        scalar.power(2.0, torch.ones(3))
+
+
 @pytest.mark.parametrize("p", [0, 1, 2, 3, 4, 5, 7, 16, 0.5, -1, -3, 1.7, 20.0])
 def test_powers_of_numbers(p):
     for x in (0.3, 1.0, 2.5):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import dm_control_oracle as theirs
@@ -95,6 +97,20 @@ def test_an_episode_is_as_long_as_dm_controls(name: str, other: Any) -> None:
     limit = TASKS[name].max_episode_steps
     assert (np.inf if limit is None else limit) == np.ceil(other._step_limit)
     assert gymnasium.spec(f"TorchDMC/{name}-v0").max_episode_steps == limit
+
+
+def test_the_cheetah_is_loaded_without_a_word(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    """dm_control's own file has a deprecated attribute, and MuJoCo says so, also in a file in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    hook = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            TASKS["cheetah-run"].load()
+        assert capfd.readouterr() == ("", "") and not list(tmp_path.iterdir())
+    finally:
+        mujoco.set_mju_user_warning(hook)
 
 
 def test_nothing_of_dm_control_is_imported() -> None:

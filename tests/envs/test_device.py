@@ -166,7 +166,6 @@ def test_torchs_default_device_is_of_no_account():
         sim.reset(env.engine.done)
         sim.forward()
         env.load_state_dict(env.state_dict())
-        env.load_state_dict(env.state_dict() | {"ready": torch.tensor(True, device="cpu")})
         around = NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(RescaleAction(env, -1.0, 1.0))))
         around.reset()
         around.step([[0.1, 0.2, 0.3]] * 3)

@@ -14,6 +14,7 @@ import processes
 import pytest
 import torch
 from gymnasium.envs.mujoco import mujoco_env
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
@@ -295,15 +296,31 @@ def test_a_state_with_gradients_is_loaded_without_them():
     """Else what later steps give would seem to depend on it by the operations that led to it."""
     env = TorchVectorEnv("Hopper", 2, autoreset_mode="SameStep")
     env.reset(seed=0)
-    state = env.state_dict()
-    ready, action = {"ready": state.pop("ready")}, torch.zeros(2, 3, requires_grad=True)
-    after = env.engine.transition(state, action)
+    after = env.engine.transition(env.state_dict(), torch.zeros(2, 3, requires_grad=True))
     assert after["qpos"].requires_grad
-    env.load_state_dict(after | ready)
+    env.load_state_dict(after)
     assert torch.equal(env.qpos, after["qpos"])
     obs, reward, *_ = env.step(torch.zeros(2, 3))
     assert not (obs.requires_grad or reward.requires_grad)
     assert not any(x.requires_grad for x in env.state_dict().values())
+
+
+def test_worlds_of_a_state_may_be_chosen_and_repeated():
+    """For branches from one state, and to go on with some of the worlds in a smaller environment."""
+    env, few = (TorchVectorEnv("Hopper", n, autoreset_mode="SameStep", max_episode_steps=9) for n in (6, 4))
+    env.reset(seed=0)
+    actions = torch.rand(30, 6, 3, device=env.device) * 2 - 1
+    for action in actions[:5]:
+        env.step(action)
+    chosen = torch.tensor([5, 2, 2, 0], device=env.device)
+    few.load_state_dict({name: x[chosen] for name, x in env.state_dict().items()})
+    for action in actions[5:]:
+        obs, expected = few.step(action[chosen])[0], env.step(action)[0]
+        assert torch.equal(obs, expected[chosen])
+    never = TorchVectorEnv("Hopper", 6, autoreset_mode="SameStep", max_episode_steps=9)
+    few.load_state_dict({name: x[chosen] for name, x in never.state_dict().items()})
+    with pytest.raises(ResetNeeded):
+        few.step(actions[0, :4])
 
 
 def test_a_state_in_which_worlds_wait_for_a_reset_is_of_no_use_where_none_do():

@@ -8,6 +8,7 @@ import gymnasium
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
+from pretended_gpu import pretended_gpu
 from torchrl.envs.utils import check_env_specs
 
 from torch_mjenvs import Simulation
@@ -262,6 +263,13 @@ def test_a_rollout_is_what_its_steps_would_be():
         obs, reward, *_ = other.step(policy(obs))
         assert torch.equal(data["reward"][t], reward)
     assert torch.equal(data["next_obs"], obs)
+
+
+@pytest.mark.cpu
+def test_a_rollout_of_pictures_is_a_graph_of_a_gpu():
+    with pretended_gpu() as seen:
+        test_a_rollout_is_what_its_steps_would_be()
+        assert seen.count("replay") == 1
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -11,7 +12,8 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Ant, Control, Humanoid, Outcome, Task, TorchEnv, TorchVectorEnv, World
+from torch_mjenvs.physics import load
 from torch_mjenvs.scalar import Random, absolute, clip, cos, logical_and, select, sin
 
 WORLDS, LIMIT, SEED = 3, 12, 5
@@ -513,6 +515,24 @@ def test_memory_may_be_read_and_written_from_outside():
     assert (obs[:, 4] == 0.75).all()
 
 
+@pytest.mark.parametrize("kind", [Ant, Humanoid])
+def test_what_a_subclass_adds_to_begin_is_of_an_episode_not_of_a_step(kind):
+    @dataclass(frozen=True, kw_only=True)
+    class ToGoal(kind):
+        def memory(self, m):
+            return super().memory(m) | {"goal": 0.0}
+
+        def begin(self, m, world):
+            return super().begin(m, world) | {"goal": world.rng.uniform()}
+
+    task, m = ToGoal(), load(kind().load())
+    data = SimpleNamespace(xpos=[[1.0, 2.0, 3.0]] * m.nbody, xipos=[[1.0, 2.0, 3.0]] * m.nbody)
+    world = World(list(m.qpos0), [0.0] * m.nv, {}, data, Random(0, 0))
+    began, remembered = task.begin(m, world), task.remember(m, world, [0.0] * m.nu, world)
+    assert began.keys() - remembered.keys() == {"goal"}
+    assert remembered == {name: pytest.approx([1.0, 2.0]) for name in kind().memory(m)}
+
+
 # everywhere that tasks go
 
 
@@ -565,3 +585,72 @@ def test_torchrl_s_environment_does_the_same():
     kept = env.get_state()
     env.step(env.rand_action(data.clone()))
     assert torch.equal(env.reset(kept, set_state=True)["observation"], obs)
+
+
+@dataclass(frozen=True)
+class Trials(Cart):
+    """A goal that lasts for two episodes, as docs/meta_learning.md draws it; carts fall in some of them."""
+
+    max_episode_steps = 9
+
+    def memory(self, m):
+        return {"goal": 0.0, "nth": -1.0}
+
+    def begin(self, m, world):
+        nth = world.memory["nth"] + 1.0
+        new = (nth < 0.5) | (nth > 1.5)
+        goal = select(new, world.rng.uniform(), world.memory["goal"])
+        return {"goal": goal, "nth": select(new, 0.0, nth)}
+
+    def reset_info(self, m, world):
+        return {"nth": world.memory["nth"]}
+
+    def outcome(self, m, before, action, after):
+        return Outcome(1.0, absolute(after.qpos[1]) > 0.12, {"nth": after.memory["nth"]})
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_a_task_lasts_for_a_trial_of_episodes(mode):
+    env = TorchVectorEnv(Trials(), 8, autoreset_mode=mode)
+    env.reset(seed=0)
+    told = []
+    for action in actions(60, 8):
+        *_, terminated, truncated, _ = env.step(action.to(env.device))
+        if mode == "Disabled" and (terminated | truncated).any():
+            env.reset(options={"reset_mask": terminated | truncated})
+        memory = env.engine.memory
+        told.append(torch.stack([env.engine.episode.float(), memory["nth"], memory["goal"]]))
+    episode, nth, goal = torch.stack(told, 1).cpu()
+    assert torch.equal(nth, (episode - 1) % 2) and len(episode[-1].unique()) > 1
+    for world in range(8):
+        trial = (episode[:, world] - 1) // 2
+        goals = [goal[trial == k, world].unique() for k in trial.unique()]
+        assert all(len(x) == 1 for x in goals) and len(torch.cat(goals).unique()) == len(goals) > 3
+    env.engine.memory["nth"].fill_(-1.0)
+    env.reset()
+    assert not env.engine.memory["nth"].any()
+
+
+def test_torchrl_may_be_shown_the_ends_of_trials_alone():
+    pytest.importorskip("torchrl")
+    from torchrl.envs import Compose, InitTracker, RewardSum, Transform, TransformedEnv
+
+    from torch_mjenvs import TorchRLEnv
+
+    class OfTrials(Transform):
+        def _step(self, tensordict, next_tensordict):
+            over = next_tensordict["done"] & (next_tensordict["nth"] < 0.5)
+            return next_tensordict.update({"done": over, "truncated": over, "terminated": torch.zeros_like(over)})
+
+    base = TorchRLEnv(Trials(), 8, native_autoreset=True, info_keys=("nth",))
+    env = TransformedEnv(base, Compose(OfTrials(), InitTracker(), RewardSum()))
+    env.set_seed(0)
+    data = env.rollout(60, break_when_any_done=False)
+    done, nth = data["next", "done"][:, :-1, 0], data["nth"][..., 0]
+    begins = (nth[:, 1:] < 0.5) & (nth[:, :-1] > 0.5)
+    assert torch.equal(done, begins) and torch.equal(data["is_init"][:, 1:, 0], begins)
+    assert begins.sum(1).min() > 1 and (nth[:, 1:] - nth[:, :-1] > 0.5).any()
+    step = torch.arange(60, device=base.device)
+    since = step - torch.where(data["is_init"][..., 0], step, 0).cummax(1).values
+    sums, ended = data["next", "episode_reward"][..., 0], data["next", "done"][..., 0]
+    assert torch.equal(sums[~ended], since[~ended] + 1.0)  # they go on over the end of an episode

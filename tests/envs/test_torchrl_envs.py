@@ -281,6 +281,26 @@ def test_an_episode_goes_on_from_a_state_that_was_taken(name, wrap):
             assert again[key][:5].equal(expected[key][:5]), key
 
 
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_first_episode_may_begin_in_a_state(wrap):
+    """As for rollouts that branch from states of another environment."""
+    source, base = hopper(), hopper()
+    source.rollout(5)
+    state, td = source.get_state(), TensorDict({"action": source.action_spec.zero()}, [N])
+    env = TransformedEnv(base, RewardSum()) if wrap else base
+
+    def begin(**mask: torch.Tensor) -> TensorDictBase:
+        given = TensorDict({f"_{name}": x for name, x in mask.items()}, [N])
+        return env.reset(given, state=state) if wrap else env.reset(given.update(state), set_state=True)
+
+    begin(reset=torch.arange(N)[:, None] < N - 1)
+    with pytest.raises(ResetNeeded):  # one world is still nowhere
+        base.step(td)
+    after = env.step(begin().update(td))["next"]
+    assert torch.equal(after["observation"], source.step(td)["next", "observation"])
+    assert (base.engine.episode == 1).all()
+
+
 def test_a_state_is_seen_as_gymnasium_sees_it():
     env = TorchRLEnv("Hopper", 2, dtype=torch.float64, info_keys=("x_position", "x_velocity"))
     oracle = gymnasium.make("Hopper-v5").unwrapped

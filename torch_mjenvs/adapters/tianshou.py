@@ -118,8 +118,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         if before is not None:
             after = bare.state_dict()
             for name, x in after.items():
-                if x.ndim:  # of the worlds
-                    x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
+                x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
             bare.load_state_dict(after)
         obs, (reward, terminated, truncated) = _rows(results[0], ids), (x.cpu().numpy()[ids] for x in results[1:])
         infos = _named(ids)

@@ -106,10 +106,13 @@ class Expr:
             return self.args[1] - self.args[0]
         return node("neg", self)
 
-    def __pow__(self, n: float) -> Expr | float:
-        if n == 2:
+    def __pow__(self, n: float | Expr) -> Expr | float:
+        if type(n) is not Expr and n == 2:
             return self * self
-        raise TypeError("only x**2 is an operator; use power(x, p)")
+        raise TypeError("only x**2 is an operator; use power(x, p), or for a p of a world's own exp(p * log(x))")
+
+    def __rpow__(self, x: float) -> Expr:
+        raise TypeError("only x**2 is an operator; use exp(p * log(x)) for a power p of a world's own")
 
     def __abs__(self) -> Expr:
         return node("abs", self)

@@ -166,8 +166,11 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
 def power(x: Scalar, p: float) -> Scalar:
     """Raise x to a constant power p; NaN for a negative x, unless p is whole and at most 16.
 
-    Whole and half powers are products and square roots.
+    Whole and half powers are products and square roots. Raises TypeError for a power that differs from world to world.
     """
+    given: object = p  # whatever its type says
+    if isinstance(given, (Expr, torch.Tensor)):
+        raise TypeError("power(x, p) takes a constant p, which is the same in all worlds: else write exp(p * log(x))")
     if p == 0:
         return 1.0
     if p < 0:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import mujoco
+
 from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.halfcheetah import load_with_total_mass
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar
 from .base import DMControlTask
+from .models import suite_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,12 @@ class Cheetah(DMControlTask):
     xml_file: str = "cheetah.xml"
     frame_skip: int = 1
     speed: float = 10.0
+
+    def load(self) -> mujoco.MjModel:
+        """Load the model, the suite's own by `load_with_total_mass`. A user's file is loaded as any other."""
+        if self.xml_file != Cheetah.xml_file:
+            return super().load()
+        return load_with_total_mass(os.fspath(suite_folder() / self.xml_file))
 
     def reset(self, m: Model, rng: Random, world: World) -> tuple[list[Scalar], list[Scalar]]:
         """Place the joints that have limits at random, and let it settle for 200 substeps.

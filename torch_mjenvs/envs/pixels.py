@@ -97,6 +97,18 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
     return PixelOptions(**given)
 
 
+def as_repeats(action_repeat: int, pictures: PixelOptions | None) -> int:
+    """Return how many steps of the task make one: `action_repeat`, an environment's argument or an option of pixels.
+
+    Raises ValueError if both are given, or it is no whole number above 0.
+    """
+    repeats = as_count("action_repeat", action_repeat)
+    drawn = 1 if pictures is None else pictures.action_repeat
+    if repeats > 1 and drawn > 1:
+        raise ValueError("give action_repeat once: as an argument, or in pixels")
+    return max(repeats, drawn)
+
+
 def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
     """Return `pixels=` for the arguments of other libraries if they ask for pictures, else the given `pixels`.
 
@@ -140,11 +152,6 @@ class Pixels:
         newest = self._numbers(self._picture)
         self.stack = FrameStack(newest, options.height, options.width, options.stack, options.outputs == "rgb")
         self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
-
-    def repeat(self, left_out: torch.Tensor | None = None) -> None:
-        """Repeat the step that the engine has made, so that there are `action_repeat` in all: see `Engine.repeat`."""
-        if self.options.action_repeat > 1:
-            self.engine.repeat(self.options.action_repeat - 1, left_out)
 
     def draw(
         self, begun: torch.Tensor | None = None, others: bool = True, left_out: torch.Tensor | None = None

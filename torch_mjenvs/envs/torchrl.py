@@ -19,14 +19,14 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
-from ..checks import as_count, as_seed, as_tensor
+from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
 from .goals import GoalReward
 from .observation import as_form
 from .parts import Parts, mapped
-from .pixels import Pixels, translated
+from .pixels import Pixels, as_repeats, translated
 from .pixels import as_options as as_pixels
 from .spaces import action_space
 from .tasks.base import Task
@@ -134,13 +134,11 @@ class TorchRLEnv(EnvBase):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        repeats = as_count("action_repeat", action_repeat)
         made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
         camera = camera_id if camera_name is None else camera_name
         asked = translated(pixels, from_pixels, width=width, height=height, camera=camera, state=not pixels_only)
         pictures = as_pixels(asked)
-        if pictures is not None and repeats > 1 and pictures.action_repeat > 1:
-            raise ValueError("give action_repeat once: as an argument, or in pixels")
+        repeats = as_repeats(action_repeat, pictures)
         engine = Engine(
             made,
             num_envs,
@@ -232,7 +230,6 @@ class TorchRLEnv(EnvBase):
         if self._repeats > 1:
             engine.repeat(self._repeats - 1, left_out)
         if self._pixels:  # native_autoreset shows the beginning of the next episode
-            self._pixels.repeat(left_out)
             begun = engine.terminated | engine.truncated if self._torchrl_native_autoreset else self._no_world
             self._pixels.draw(begun, left_out=left_out)
         terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]
@@ -289,6 +286,8 @@ class TorchRLEnv(EnvBase):
             raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
         for name, x in state.items():
             as_tensor(name, x, tuple(engine.view(name).shape), self.device)
+        first = engine.episode < 1 if mask is None else (engine.episode < 1) & mask
+        engine.episode.masked_fill_(first, 1)  # a state may be where a world's first episode begins
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}

@@ -29,7 +29,7 @@ from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
 from .goals import GoalReward
 from .observation import as_form
-from .pixels import Pixels
+from .pixels import Pixels, as_repeats
 from .pixels import as_options as as_pixels
 from .rollout import Act, Around, Observations, Rollout, Step
 from .spaces import action_space, observation_space, parts_of
@@ -57,6 +57,9 @@ class TorchVectorEnv(VectorEnv):
             code it goes on instead, since checking would have to wait for the device).
         max_episode_steps: number of steps after which an episode is truncated; None for the task's own number, -1 for
             never.
+        action_repeat: the number of the task's steps that one step makes with the same action, like Gymnasium's
+            RepeatAction. Rewards are summed, info is that of the last of them; a world whose episode has ended is not
+            stepped further. `max_episode_steps` and `elapsed_steps` count the task's steps.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
         observation: for a task that names its observations. "dict" returns a dict by name, (N, ...) each, in the task's
             order; with groups, a dict of such dicts. "flat" returns one (N, D), or a dict with one (N, D) for each
@@ -113,6 +116,7 @@ class TorchVectorEnv(VectorEnv):
         dtype: torch.dtype | str = torch.float32,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
+        action_repeat: int = 1,
         copy: bool = True,
         observation: str = "dict",
         first_world: int = 0,
@@ -131,6 +135,7 @@ class TorchVectorEnv(VectorEnv):
         **task_arguments: Any,
     ):
         made, form, pictures = make_task(task, task_arguments, ARGUMENTS), as_form(observation), as_pixels(pixels)
+        self._repeats = as_repeats(action_repeat, pictures)
         self.engine = engine = Engine(
             made,
             num_envs,
@@ -150,7 +155,9 @@ class TorchVectorEnv(VectorEnv):
         self._lock = engine._lock
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
-        self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}
+        self.metadata = self.metadata | {
+            "render_fps": max(1, round(1 / (self.dt * self._repeats))), "autoreset_mode": engine.mode,
+        }  # fmt: skip
         self.render_mode = render_mode
         self.render_worlds = as_worlds(render_worlds, self.num_envs)
         if render_mode == "human" and len(self.render_worlds) != 1:
@@ -351,8 +358,8 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
-        if self._pixels:
-            self._pixels.repeat(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else None)
+        if self._repeats > 1:
+            engine.repeat(self._repeats - 1, restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else None)
         if self.render_mode == "human":
             self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
@@ -531,6 +538,10 @@ class TorchVectorEnv(VectorEnv):
         """True after a reset, until `close`."""
         return self._ready and not self.closed
 
+    def _choices(self) -> list[Any]:
+        """Return what may be changed here and decides what steps do: nothing. See `TorchVectorWrapper`."""
+        return []
+
     def capture(self, policy: Act, steps: int, info_keys: Sequence[str] = ()) -> Rollout:
         """Capture `steps` steps of `policy` and this environment as one call: on a GPU, each call replays one CUDA
         graph.
@@ -549,16 +560,19 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        if self._pixels:  # `step` draws them
+        if self._pixels or self._repeats > 1:  # `step` draws, and repeats
             parts, around = parts_of(self.single_observation_space), cast(Around, self)
             return Rollout(self.engine, self._check_ready, policy, steps, parts, around, info_keys)
         return Rollout(self.engine, self._check_ready, policy, steps, self._parts, info_keys=info_keys)
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the worlds' full state: an environment that loads them continues from here, bit for bit."""
+        """Return copies of the worlds' full state: an environment that loads them continues from here, bit for bit.
+
+        Each has a row for each world, (N, ...), so states may be chosen, repeated and joined by worlds.
+        """
         pixels = {"pixels": self._pixels.stack.frames.clone()} if self._pixels else {}
-        return self.engine.state_dict() | pixels | {"ready": torch.tensor(self._ready, device="cpu")}
+        return self.engine.state_dict() | pixels
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -569,14 +583,12 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        unready = {"ready": torch.tensor(False, device="cpu")}
-        state = unready | dict(state) if isinstance(state, Mapping) else state
         pixels = {"pixels": self._pixels.stack.frames} if self._pixels else {}
-        check_state(state, self.engine._views | pixels | unready, "such an environment")
-        self.engine.load_state_dict({name: x for name, x in state.items() if name not in ("ready", "pixels")})
+        check_state(state, self.engine._views | pixels, "such an environment")
+        self.engine.load_state_dict({name: x for name, x in state.items() if name != "pixels"})
         if self._pixels:
             self._pixels.load(state["pixels"])
-        self._ready = bool(state["ready"])
+        self._ready = bool((self.engine.episode > 0).all())
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""

@@ -72,13 +72,12 @@ class Share:
         return found
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of all worlds, (N, ...) each, from those of each process; scalars are the same everywhere.
-        """
-        return {name: self.gathered(x) if x.ndim else x for name, x in state.items()}
+        """Return the state of all worlds, (N, ...) each, from those of each process."""
+        return {name: self.gathered(x) for name, x in state.items()}
 
     def part(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the state of this process's worlds, from that of all."""
-        return {name: self.mine(x) if x.ndim else x for name, x in state.items()}
+        return {name: self.mine(x) for name, x in state.items()}
 
 
 ALONE = Share()

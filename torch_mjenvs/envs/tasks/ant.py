@@ -55,7 +55,11 @@ class Ant(Task):
         return {"place": [0.0, 0.0]}
 
     def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
-        return {"place": world.data.xpos[self.main_body_id(m)][:2]}
+        return {"place": self.place(m, world)}
+
+    def place(self, m: Model, world: World) -> list[Scalar]:
+        """Return where the main body is, x and y (m)."""
+        return world.data.xpos[self.main_body_id(m)][:2]
 
     def main_body_id(self, m: Model) -> int:
         """Return the number of the main body. Raises ValueError if there is no such body."""
@@ -67,7 +71,7 @@ class Ant(Task):
         return body
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
-        return self.begin(m, after)
+        return {"place": self.place(m, after)}
 
     def healthy(self, world: World) -> Mask:
         low, high = (float(z) for z in self.healthy_z_range)

@@ -14,6 +14,17 @@ from ...scalar import Random, Scalar
 from .base import Outcome, Task, World, squared, uniform_noise
 
 
+def load_with_total_mass(path: str) -> mujoco.MjModel:
+    """Load a file that uses a deprecated attribute, `settotalmass`, without MuJoCo's warning of that.
+
+    If a model is compiled from an MjSpec, MuJoCo's warnings are Python's, and go to no log file.
+    """
+    specification = mujoco.MjSpec.from_file(path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "compiler attribute 'settotalmass'", UserWarning)
+        return specification.compile()
+
+
 @dataclass(frozen=True, kw_only=True)
 class HalfCheetah(Task):
     """Run forward. Observation 17: qpos without x, qvel. Action 6 in [-1, 1]. Never ends early."""
@@ -29,18 +40,10 @@ class HalfCheetah(Task):
     exclude_current_positions_from_observation: bool = True
 
     def load(self) -> mujoco.MjModel:
-        """Load the model, without MuJoCo's warning that Gymnasium's own file uses a deprecated attribute,
-        `settotalmass`.
-
-        If a model is compiled from an MjSpec, MuJoCo's warnings are Python's, and go to no log file. A user's file is
-        loaded as any other.
-        """
+        """Load the model, Gymnasium's own by `load_with_total_mass`. A user's file is loaded as any other."""
         if self.xml_file != HalfCheetah.xml_file:
             return super().load()
-        specification = mujoco.MjSpec.from_file(expand_model_path(self.xml_file))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "compiler attribute 'settotalmass'", UserWarning)
-            return specification.compile()
+        return load_with_total_mass(expand_model_path(self.xml_file))
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)

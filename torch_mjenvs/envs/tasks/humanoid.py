@@ -74,16 +74,20 @@ class Humanoid(Human):
         return {"centre": [0.0, 0.0]}
 
     def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
+        return {"centre": self.centre(m, world)}
+
+    def centre(self, m: Model, world: World) -> list[Scalar]:
+        """Return where the centre of mass is, x and y (m)."""
         total = sum(m.body_mass)
         weighted = zip(m.body_mass, world.data.xipos, strict=True)
         parts = [[mass / total * x for x in xipos[:2]] for mass, xipos in weighted if not is_zero(mass)]
         centre = parts[0]
         for part in parts[1:]:
             centre = [a + b for a, b in zip(centre, part, strict=True)]
-        return {"centre": centre}
+        return centre
 
     def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
-        return self.begin(m, after)
+        return {"centre": self.centre(m, after)}
 
     def healthy(self, world: World) -> Mask:
         return within(world.qpos[2], self.healthy_z_range)
