@@ -19,7 +19,8 @@ from torch_mjenvs.scalar import clip, floor, maximum
 
 XML = """<mujoco><option timestep="0.005"/>
 <worldbody><geom type="plane" size="2 2 .1"/>
-  <body pos="0 0 .5"><joint name="hip" axis="0 1 0" armature=".01"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/>
+  <body pos="0 0 .5"><joint name="hip" axis="0 1 0" armature=".01"/>
+    <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/>
     <body pos=".3 0 0"><joint name="knee" axis="0 1 0" armature=".01"/>
       <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/></body></body></worldbody>
 <actuator><motor joint="hip"/><motor joint="knee"/></actuator></mujoco>"""
@@ -79,7 +80,7 @@ def test_late_targets_and_the_greatest_power_are_those_of_a_loop_around_mujoco()
     for step in range(12):
         before, late = obs.cpu().numpy(), obs[:, -1].int().tolist()
         actions = rng.uniform(-1, 1, (n, 2))
-        obs, reward, terminated, truncated, info = env.step(torch.from_numpy(actions).to(env.device))
+        obs, reward, _, truncated, info = env.step(torch.from_numpy(actions).to(env.device))
         found = torch.where(truncated[:, None], info["final_obs"], obs) if "final_obs" in info else obs
         for k in range(n):
             d.qpos[:], d.qvel[:] = before[k, :2], before[k, 2:4]

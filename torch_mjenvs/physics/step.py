@@ -5,7 +5,7 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -379,7 +379,17 @@ class Task:
         Each is a NumPy array, a torch tensor or a (nested) list, and its first dimension counts rows. Methods read them
         as `world.tables[name][row]`, where the row is a whole number of each world's own, such as an entry of its
         memory; a fraction is cut off, and if there is no such row, the nearest one is read. The numbers are no part of
-        the compiled code: `env.engine.tables[name]` is a tensor that may be written into at any time.
+        the compiled code: `env.engine.tables[name]` is a tensor that may be written into at any time, in `train` by
+        `renew_tables`.
+        """
+        return {}
+
+    def renew_tables(self, memory: Mapping[str, Any], tables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return new numbers for tables, by name, such as a distribution that follows what worlds failed at.
+
+        `torch_mjenvs train` calls it after each rollout. It is ordinary torch code about all worlds, and not traced:
+        `memory` has what they remember, tensors (N,) or (N, k), and `tables` the tables as they are. Tables are of the
+        same shape as before. They are part of the run's checkpoint; evaluations and scores have those of `tables`.
         """
         return {}
 
