@@ -439,13 +439,12 @@ class Episode:
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
             world.memory = before.memory | by.memory
             ctrl, pushes, held, memory = self.contract.substep_control(world, targets)
-            for what, found, known in (
-                ("pushes with", pushes, self.layout.substep_pushes),
-                ("remembers", memory, self.layout.substep_memory),
+            for text, found, known in (
+                ("pushes with {}, and with {} before: always the same", pushes, self.layout.substep_pushes),
+                ("remembers {}, and {} before: always the same", memory, self.layout.substep_memory),
             ):
                 if tuple(found) != known:
-                    text = f"{what} {[*found]}, and {[*known]} before: always the same"
-                    raise self.contract.error("substep_control", ValueError, text)
+                    raise self.contract.error("substep_control", ValueError, text.format([*found], [*known]))
             return Controlled(ctrl, self.held_by_name(self.with_held(kept, held)), pushes, memory)
 
         return control
