@@ -28,6 +28,7 @@ SECTIONS = {
     "torch_mjenvs.feet": ["feet.py"],
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.jacobians": ["jacobians.py"],
+    "torch_mjenvs.mirror": ["mirror.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
     "torch_mjenvs.dmc": ["dmc"],

@@ -14,7 +14,7 @@ import importlib.metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from . import controls, dmc, feet, jacobians, physics, playground, rewards, scalar, terrain, vectors, wrappers
+from . import controls, dmc, feet, jacobians, mirror, physics, playground, rewards, scalar, terrain, vectors, wrappers
 from .checks import MissingExtra, install
 from .compiler import source as _source
 from .envs.observation import Normal
@@ -70,6 +70,7 @@ __all__ = [
     "dmc",
     "feet",
     "jacobians",
+    "mirror",
     "physics",
     "playground",
     "pretrained",

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from torch_mjenvs import Outcome, Task, TorchVectorEnv
-from torch_mjenvs.jacobians import jac, jac_body, jac_site
+from torch_mjenvs.jacobians import jac, jac_body, jac_site, velocity
 from torch_mjenvs.physics.loading.load import load
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.vectors import solve
@@ -63,6 +63,32 @@ def test_jacobians_are_mujocos(name: str, seed: int) -> None:
         agrees(jac_site(m, data, site))
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["arm", "humanoid", "random-3", "random-8"])
+def test_velocities_are_mujocos(name: str, seed: int) -> None:
+    mjm = mujoco.MjModel.from_xml_string(ARM) if name == "arm" else oracle.model(name)
+    m, d, rng, want = load(mjm), mujoco.MjData(mjm), np.random.default_rng(seed), np.zeros(6)
+    mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
+    d.qvel[:] = rng.normal(0, 1, mjm.nv)
+    mujoco.mj_forward(mjm, d)
+    still = [0.0] * mjm.nv
+    data = derive(m, d.qpos.tolist(), d.qvel.tolist(), still, [0.0] * mjm.nu, act=[0.0] * mjm.na)
+    found = 0
+    for kind, count, of in (("XBODY", mjm.nbody, m.body), ("GEOM", mjm.ngeom, m.geom), ("SITE", mjm.nsite, m.site)):
+        for k in range(count):
+            mujoco.mj_objectVelocity(mjm, d, getattr(mujoco.mjtObj, f"mjOBJ_{kind}"), k, want, 0)
+            linear, angular = velocity(m, data, of(k))
+            np.testing.assert_allclose([*angular, *linear], want, rtol=0, atol=1e-12 * (1 + abs(want).max()))
+            found += abs(want).max() > 0.1
+    assert found > 1
+
+
+def test_what_has_no_place_has_no_velocity() -> None:
+    m = load(mujoco.MjModel.from_xml_string(ARM))
+    with pytest.raises(TypeError, match="bodies, geoms and sites have velocities, and <joint 0 'shoulder'> is none"):
+        velocity(m, derive(m, [*m.qpos0], [0.0] * m.nv, None, []), m.joint("shoulder"))
+
+
 @dataclass(frozen=True)
 class Seen(Task):
     """Shows what a controller of the arm's hand would use."""
@@ -78,7 +104,7 @@ class Seen(Task):
     def reset(self, m: Any, rng: Any) -> Any:
         wrist = m.joint("wrist").qpos
         qpos = [x if wrist.start <= k < wrist.stop else x + rng.normal() * 0.3 for k, x in enumerate(m.qpos0)]
-        return qpos[:-4] + [1.0, 0.0, 0.0, 0.0], [0.0] * m.nv
+        return qpos[:-4] + [1.0, 0.0, 0.0, 0.0], [rng.normal() for _ in range(m.nv)]
 
     def observe(self, m: Any, world: Any) -> dict[str, Any]:
         jacp, jacr = jac_site(m, world.data, m.site("grip"))
@@ -89,7 +115,8 @@ class Seen(Task):
         return {
             "jacp": jacp, "jacr": jacr, "M": inertia, "mobility": mobility,
             "qacc": solve(inertia, [-x for x in world.data.qfrc_bias]),
-            "qpos": world.qpos,
+            "qpos": world.qpos, "qvel": world.qvel,
+            "velocity": [x for v in velocity(m, world.data, m.body("hand")) for x in v],
         }  # fmt: skip
 
     def outcome(self, m: Any, before: Any, action: list[Any], after: Any) -> Outcome:
@@ -104,14 +131,15 @@ def test_a_task_has_what_operational_space_control_needs(dtype: torch.dtype) -> 
     mjm = mujoco.MjModel.from_xml_string(ARM)
     d, atol = mujoco.MjData(mjm), 1e-11 if dtype == torch.float64 else 5e-4
     for k in range(5):
-        d.qpos[:] = seen["qpos"][k]
+        d.qpos[:], d.qvel[:], moving = seen["qpos"][k], seen["qvel"][k], np.zeros(6)
         mujoco.mj_forward(mjm, d)
+        mujoco.mj_objectVelocity(mjm, d, mujoco.mjtObj.mjOBJ_XBODY, mjm.body("hand").id, moving, 0)
         jacp, jacr, full = np.zeros((3, mjm.nv)), np.zeros((3, mjm.nv)), np.zeros((mjm.nv, mjm.nv))
         mujoco.mj_jacSite(mjm, d, jacp, jacr, mjm.site("grip").id)
         mujoco.mj_fullM(mjm, d, full)
         for name, want in (
             ("jacp", jacp), ("jacr", jacr), ("M", full), ("qacc", np.linalg.solve(full, -d.qfrc_bias)),
-            ("mobility", np.linalg.solve(full[:6, :6], jacp[:, :6].T)),
+            ("mobility", np.linalg.solve(full[:6, :6], jacp[:, :6].T)), ("velocity", np.roll(moving, 3)),
         ):  # fmt: skip
             np.testing.assert_allclose(seen[name][k], want, rtol=0, atol=atol * (1 + abs(want).max()), err_msg=name)
 

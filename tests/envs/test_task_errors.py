@@ -292,6 +292,20 @@ def test_attempts_draw_from_what_they_are_given():
         TorchVectorEnv(Broken(functions={"reset": reset}), 2)
 
 
+@pytest.mark.parametrize(
+    ("read", "error", "said"),
+    [
+        (lambda world: world.memory["pahse"], KeyError, r"memory\(\) declares no 'pahse'; did you mean 'phase'\?"),
+        (lambda world: world.action[0], AttributeError, "a world has no 'action'; it has .*may keep it in memory"),
+        (lambda world: world.data.cvelo[1][0], AttributeError, "no field 'cvelo'; did you mean cvel"),
+    ],
+)
+def test_names_that_a_world_does_not_have(read, error, said):
+    functions = {"memory": lambda m: {"phase": 0.0, "air": 0.0}, "observe": lambda m, world: [read(world)]}
+    with pytest.raises(error, match=said):
+        TorchVectorEnv(Broken(functions=functions), 2)
+
+
 @pytest.mark.parametrize("read", [lambda memory: memory["phase"], lambda memory: memory.get("phase", 0.0)])
 def test_the_memory_after_a_step_cannot_be_read_before_it_is_made(read):
     functions = {"remember": lambda m, before, action, after: {"phase": read(after.memory)}}
@@ -306,6 +320,8 @@ def test_the_memory_after_a_step_cannot_be_read_before_it_is_made(read):
         (lambda m, w: w.data.geom_xpos[m.body("pole")], "read by the number of a geom, not by a body"),
         (lambda m, w: [w.qpos[m.joint("hinge")]], r"a place or a slice, as a joint's `.qpos` and `.qvel` are, not by"),
         (lambda m, w: [w.data.qacc[m.body("pole")]], "a place or a slice"),
+        (lambda m, w: w.data.xpos["pole"], r"read by places, not by names: \[m.body\('pole'\)\]"),
+        (lambda m, w: [w.qpos["hinge"]], r"read by places, not by names: \[m.joint\('hinge'\).qpos\], or .qvel"),
     ],
 )
 def test_elements_of_another_kind_are_no_index(read, said):

@@ -230,11 +230,14 @@ class Contract:
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
         return self.changed("begin", widths, first, self.call("begin", world))
 
-    def remember(self, widths: Widths, before: World, action: list[Scalar], after: World) -> list[Scalar]:
-        """Return the memory after a step: that before it, with what the task's `remember` changes."""
+    def remember(
+        self, widths: Widths, before: World, action: list[Scalar], after: World, left: Named
+    ) -> list[Scalar]:
+        """Return the memory after a step: that before it, with what substeps `left`, and what `remember` changes."""
         unknown = NotThere("after a step it is what `remember` returns. Read before.memory")
-        returned = self.call("remember", before, action, replace(after, memory=unknown))
-        return self.changed("remember", widths, flatten(widths, before.memory), returned)
+        memory = before.memory | left
+        returned = self.call("remember", before, action, replace(after, memory=memory if left else unknown))
+        return self.changed("remember", widths, flatten(widths, memory), returned)
 
     def changed(self, function: str, widths: Widths, values: list[Scalar], returned: Any) -> list[Scalar]:
         """Return `values`, of these widths, with new ones for the names in `returned`."""
@@ -256,20 +259,27 @@ class Contract:
         """
         m, returned = self.model, self.call("control", world, action)
         targets = None if self.has_substeps else m.nu
+        if isinstance(returned, Control) and returned.memory:
+            raise self.error("control", ValueError, "gave memory, which `substep_control` and `remember` change")
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", targets), {}, {}
         pushes = self.pushes("control", returned)
         return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
-    def substep_control(self, world: World, targets: list[Scalar]) -> tuple[list[Scalar], dict[str, Any], Held]:
-        """Return ctrl (nu) for a substep, its pushes as the physics takes them, and inputs to be kept."""
+    def substep_control(
+        self, world: World, targets: list[Scalar]
+    ) -> tuple[list[Scalar], dict[str, Any], Held, Named]:
+        """Return ctrl (nu) for a substep, its pushes as the physics takes them, inputs to be kept, and new memory."""
         returned = self.call("substep_control", world, targets)
         control = returned if isinstance(returned, Control) else Control(returned)
         for name in ("qvel", "qpos"):
             if getattr(control, name):
                 raise self.error("substep_control", ValueError, f"gave {name}, which `control` gives, for all substeps")
         ctrl = self.numbers("substep_control", control.ctrl, "ctrl", self.model.nu)
-        return ctrl, self.pushes("substep_control", control), self.held("substep_control", control)
+        widths = {name: width_of(x) for name, x in world.memory.items()}
+        memory = by_name(widths, self.changed("substep_control", widths, flatten(widths, world.memory), control.memory))
+        pushes, held = self.pushes("substep_control", control), self.held("substep_control", control)
+        return ctrl, pushes, held, {name: memory[name] for name in widths if name in control.memory}
 
     def pushes(self, function: str, given: Control) -> dict[str, Any]:
         """Return the forces of a control, and where it puts the state, as the physics takes them; only what it names.

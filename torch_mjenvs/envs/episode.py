@@ -29,7 +29,7 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import RANGES, Columns, check_names, check_wind, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
+from ..physics.step import Controlled, controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
 from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .layout import TABLE, BufferLayout, size_of, table_buffers
@@ -403,10 +403,12 @@ class Episode:
         kicked = replace(kicked, qpos=pushes.pop("qpos", kicked.qpos))
         n = self.task.frame_skip
         if self.contract.has_substeps:
-            control = self.in_substeps(before, ctrl)
-            moved, ctrl, inputs, more = controlled_steps(
-                m, kicked, control, inputs, n, self.precision, self.layout.substep_pushes, **pushes
-            )
+            by = Controlled(
+                [0.0] * m.nu, inputs, no_pushes(m, self.layout.substep_pushes),
+                {name: before.memory[name] for name in self.layout.substep_memory},
+            )  # fmt: skip
+            moved, by = controlled_steps(m, kicked, self.in_substeps(before, ctrl), by, n, self.precision, **pushes)
+            ctrl, inputs = by.ctrl, by.inputs
             bad = (*bad, is_bad(self.flat_inputs(inputs)))
         else:
             moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
@@ -415,32 +417,35 @@ class Episode:
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
         if self.contract.has_substeps:
             ctrl = choose_all(stopped, [0.0] * m.nu, ctrl)
-            pushes = with_more(pushes, choose_all(stopped, no_pushes(m, more), more))
+            pushes = with_more(pushes, choose_all(stopped, no_pushes(m, by.more), by.more))
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
         if self.held:
             new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.flat_inputs(inputs))
             pushes |= self.held_by_name(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
-        after = World(new.qpos, new.qvel, {}, data, before.rng, new.act, self.tables, self, new.kept)
+        left = by.memory if self.contract.has_substeps else {}
+        after = World(new.qpos, new.qvel, left, data, before.rng, new.act, self.tables, self, new.kept)
         return new, after, stopped
 
     def in_substeps(
         self, before: World, targets: list[Scalar]
-    ) -> Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any], dict[str, Any]]]:
-        """Return what computes the ctrl, the inputs and the pushes of a substep, for `controlled_steps`."""
+    ) -> Callable[[Any, State, Controlled], Controlled]:
+        """Return what controls a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
-        def control(
-            i: Any, state: State, inputs: dict[str, Any]
-        ) -> tuple[list[Scalar], dict[str, Any], dict[str, Any]]:
-            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(inputs)
+        def control(i: Any, state: State, by: Controlled) -> Controlled:
+            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(by.inputs)
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
-            ctrl, pushes, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
-            if tuple(pushes) != (known := self.layout.substep_pushes):
-                text = f"pushes with {[*pushes]}, and with {[*known]} before: always the same"
-                raise self.contract.error("substep_control", ValueError, text)
-            return ctrl, self.held_by_name(self.with_held(kept, held)), pushes
+            world.memory = before.memory | by.memory
+            ctrl, pushes, held, memory = self.contract.substep_control(world, targets)
+            for text, found, known in (
+                ("pushes with {}, and with {} before: always the same", pushes, self.layout.substep_pushes),
+                ("remembers {}, and {} before: always the same", memory, self.layout.substep_memory),
+            ):
+                if tuple(found) != known:
+                    raise self.contract.error("substep_control", ValueError, text.format([*found], [*known]))
+            return Controlled(ctrl, self.held_by_name(self.with_held(kept, held)), pushes, memory)
 
         return control
 
@@ -518,8 +523,8 @@ class Episode:
 
     def remember(self, before: World, action: list[Scalar], after: World, stopped: Mask) -> list[Scalar]:
         """Return the memory after the step; a world that was stopped keeps its own."""
-        widths = self.layout.memory
-        changed = self.contract.remember(widths, before, action, after)
+        widths, left = self.layout.memory, {name: after.memory[name] for name in self.layout.substep_memory}
+        changed = self.contract.remember(widths, before, action, after, left)
         memory: list[Scalar] = choose_all(stopped, flatten(widths, before.memory), changed)
         return memory
 
@@ -694,8 +699,8 @@ class Episode:
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
         targets, *_ = contract.control(before, action)
-        _, pushes, _ = contract.substep_control(before, targets) if contract.has_substeps else ([], {}, {})
-        after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
+        _, pushes, _, left = contract.substep_control(before, targets) if contract.has_substeps else ([], {}, {}, {})
+        after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before, left)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)
         rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
@@ -709,7 +714,7 @@ class Episode:
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params,
-            self.shapes, tuple(pushes), self.is_ahead, self.shows_end,
+            self.shapes, tuple(pushes), tuple(left), self.is_ahead, self.shows_end,
         )  # fmt: skip
 
     @property

@@ -41,6 +41,7 @@ class BufferLayout:
     params: Columns | None  # the columns of parameters that vary from world to world
     tables: Mapping[str, tuple[int, ...]]  # the shapes of the task's tables
     substep_pushes: tuple[str, ...]  # the names of the pushes that the task gives in every substep
+    substep_memory: tuple[str, ...]  # what the task remembers from substep to substep
     ahead: bool  # whether the next episode of a world begins with numbers computed ahead
     shows_end: bool = False  # whether a step also outputs the state before any reset
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 from ..compiler.expr import PYTHON_TYPE, Expr
@@ -25,7 +26,8 @@ def copy_for_task(x: Any) -> Any:
     if isinstance(x, World):
         data = cast(Data, TaskData(x.data))
         qpos, qvel = Rows.of("nq", copied(x.qpos)), Rows.of("nv", copied(x.qvel))
-        return TaskWorld(qpos, qvel, copied(x.memory), data, x.rng, copied(x.act), dict(x.tables), x._physics, x._kept)
+        memory = x.memory if isinstance(x.memory, NotThere) else Memory(copied(x.memory))
+        return TaskWorld(qpos, qvel, memory, data, x.rng, copied(x.act), dict(x.tables), x._physics, x._kept)
     return copied(x)
 
 
@@ -35,8 +37,6 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
         return [copied(y, leaf) for y in x]
     if isinstance(x, tuple):
         return tuple(copied(y, leaf) for y in x)
-    if isinstance(x, NotThere):
-        return x
     if isinstance(x, dict):
         return {name: copied(y, leaf) for name, y in x.items()}
     if isinstance(x, SensorData):
@@ -55,6 +55,15 @@ class NotThere(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> NoReturn:
         self.__missing__(name)
+
+
+class Memory(dict[str, Any]):
+    """What a world remembers. Reading another name raises KeyError, which tells the names that there are."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        near = get_close_matches(str(name), self, 3) or [*self]
+        there = f"did you mean {' or '.join(map(repr, near))}?" if near else "the task has no memory()"
+        raise KeyError(f"memory() declares no {name!r}; {there}")
 
 
 class Rows(list[Any]):
@@ -80,11 +89,19 @@ class Rows(list[Any]):
             if self.kind is None:
                 wanted = "a place or a slice, as a joint's `.qpos` and `.qvel` are"
             raise TypeError(f"the list is read by {wanted}, not by a {at._kind}: {at!r}")
+        if isinstance(at, str):
+            by = f"[m.{self.kind}({at!r})]" if self.kind else f"[m.joint({at!r}).qpos], or .qvel"
+            raise TypeError(f"the list is read by places, not by names: {by}")
         return super().__getitem__(at)
 
 
 class TaskWorld(World):
     """A world for one call of a task's function. Its attributes cannot be set."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = ", ".join(x for x in World.__dataclass_fields__ if not x.startswith("_"))
+        hint = "; `remember` gets the action, and may keep it in memory" if name == "action" else ""
+        raise AttributeError(f"a world has no {name!r}; it has {known}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self) or name not in World.__dataclass_fields__:
@@ -104,8 +121,10 @@ class TaskData:
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
-            known = ", ".join(name for name, field in FIELDS.items() if field.output)
-            raise AttributeError(f"world.data has no field {name!r}; it has {known}")
+            known = [name for name, field in FIELDS.items() if field.output]
+            near = get_close_matches(name, known, 3)
+            there = f"did you mean {' or '.join(near)}? " if near else ""
+            raise AttributeError(f"world.data has no field {name!r}; {there}it has {', '.join(known)}")
 
         def checked(x: Any) -> Any:
             if type(x) not in NUMBERS:

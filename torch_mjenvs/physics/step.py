@@ -5,8 +5,8 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..compiler.arrays import Table
@@ -116,34 +116,41 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
     return repeat(n, body, replace(state, kept=_kept(m, state)).unmoved(m.nbody))
 
 
+@dataclass
+class Controlled:
+    """What controls a step: ctrl (nu), inputs and further pushes by name, and what the controller remembers."""
+
+    ctrl: list[Scalar]
+    inputs: dict[str, Any]
+    more: dict[str, Any]
+    memory: dict[str, Any]
+
+
 def controlled_steps(
     m: Model,
     state: State,
-    control: Callable[[Any, State, dict[str, Any]], tuple[list[Scalar], dict[str, Any], dict[str, Any]]],
-    inputs: dict[str, Any],
+    control: Callable[[Any, State, Controlled], Controlled],
+    begun: Controlled,
     n: int,
     precision: Precision = DOUBLE,
-    names: Sequence[str] = (),
     **pushes: Any,
-) -> tuple[State, list[Scalar], dict[str, Any], dict[str, Any]]:
-    """Return the state after n steps, and the ctrl, the inputs and the further pushes of the last one.
+) -> tuple[State, Controlled]:
+    """Return the state after n steps, and what controlled the last one.
 
-    control(i, state, inputs) gives those of step i, from the state and the inputs before it; `names` are those of the
-    further pushes, which add to `pushes`.
+    control(i, state, before) controls step i, from the state and what controlled the step before; `begun` is what the
+    first one gets.
     """
     last_one = [float(i == n - 1) for i in range(n)]
 
-    def body(i: Any, carry: dict[str, Any]) -> dict[str, Any]:
-        ctrl, inputs, more = control(i, carry["state"], carry["inputs"])
-        given = with_more(pushes, more) | inputs
-        state = step(m, carry["state"], ctrl, Table(last_one)[i] > 0.5, precision, **given)
-        return {"state": state, "ctrl": ctrl, "inputs": inputs, "more": more}
+    def body(i: Any, carry: tuple[State, Controlled]) -> tuple[State, Controlled]:
+        state, by = carry[0], control(i, *carry)
+        given = with_more(pushes, by.more) | by.inputs
+        return step(m, state, by.ctrl, Table(last_one)[i] > 0.5, precision, **given), by
 
-    begun = replace(state, kept=_kept(m, state)).unmoved(m.nbody)
-    ended = repeat(
-        n, body, {"state": begun, "ctrl": [0.0] * m.nu, "inputs": inputs, "more": no_pushes(m, names)}
+    ended: tuple[State, Controlled] = repeat(
+        n, body, (replace(state, kept=_kept(m, state)).unmoved(m.nbody), begun)
     )
-    return ended["state"], ended["ctrl"], ended["inputs"], ended["more"]
+    return ended
 
 
 def no_pushes(m: Model, names: Iterable[str]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from .networks import (
     parameters,
     rounded_to,
 )
+from .renewed import Renewed
 from .seen import Seen
 from .settings import SETTINGS as TABLES
 from .settings import settings
@@ -155,7 +156,7 @@ class PPO:
         self.advantages_in_torch, self.returns_in_torch = Replayed(self._advantages), Replayed(self._returns)
 
         env.reset(seed=seed)
-        self.episodes = Episodes(env, share)
+        self.episodes, self.tables = Episodes(env, share), Renewed(env.engine, share)
         self.discounted_return = torch.zeros(N, device=device)
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
@@ -251,6 +252,7 @@ class PPO:
         self.net.log_std.clamp_(s.log_std_min, s.log_std_max)  # now: `faults` is to see what an update made of it
         self.bad_updates.zero_()
         self.prepare(self.rollout())
+        self.tables.renew()
         collected = now(self.frames.device)
         self.update()
         self.seconds = collected - start, now(self.frames.device) - collected
@@ -495,7 +497,7 @@ class PPO:
             "frames_seen": self.frames_seen,
             "frames_before": self.frames_before,
         }
-        state |= self.episodes.state_dict() | random_state(self.frames.device)
+        state |= self.tables.state_dict() | self.episodes.state_dict() | random_state(self.frames.device)
         return state | ({"rate": self.lr, "first_rate": s.learning_rate} if s.target_kl else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -507,6 +509,7 @@ class PPO:
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
         self.env.load_state_dict(self.share.part(state["env"]))
+        self.tables.load_state_dict(state)
         self.episodes.load_state_dict(state)
         self.discounted_return.copy_(self.share.mine(state["discounted_return"]))
         self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]

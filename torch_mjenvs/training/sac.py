@@ -32,6 +32,7 @@ from ..policy import ACTIVATIONS, network_entries
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults, count_bad_rewards
 from .networks import Adam, RunningMoments
+from .renewed import Renewed
 from .seen import Seen
 from .settings import tabled
 from .sharing import Share
@@ -181,7 +182,7 @@ class SAC:
         self.replay = Replay(s.buffer, sum(self.columns), device)
 
         env.reset(seed=seed)
-        self.episodes = Episodes(env)
+        self.episodes, self.tables = Episodes(env), Renewed(env.engine)
         self.frames_seen = self.frames_before = 0
         self.seconds = 0.0, 0.0  # for which the last iteration collected, and learned
         self.found = torch.zeros(len(MEASURES), device=device)  # means over the last iteration's updates
@@ -203,6 +204,7 @@ class SAC:
         self.at_random.fill_(not learning)
         self.bad_updates.zero_()
         self.keep(self.rollout())
+        self.tables.renew()
         collected = now(self.env.device)
         if learning:
             self.found.zero_()
@@ -335,7 +337,7 @@ class SAC:
             "frames_seen": self.frames_seen,
             "frames_before": self.frames_before,
         }
-        return state | self.episodes.state_dict() | random_state(self.env.device)
+        return state | self.tables.state_dict() | self.episodes.state_dict() | random_state(self.env.device)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.begin_with(state)
@@ -343,6 +345,7 @@ class SAC:
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate  # which may be another one now
         self.replay.load_state_dict(state["replay"])
         self.env.load_state_dict(state["env"])
+        self.tables.load_state_dict(state)
         self.episodes.load_state_dict(state)
         self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]
         set_random_state(state, self.env.device)

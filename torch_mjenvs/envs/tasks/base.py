@@ -146,6 +146,9 @@ class Control:
     equality constraints act: a mask, or a number that is not 0. `wind` (3) is the velocity of the fluid, in m/s, in
     place of the model's. These four hold until they are set again, or the episode ends. A task names those that it sets
     in `inputs`.
+
+    `memory`, which only `substep_control` may give, has entries of the world's memory by name. The next substep sees
+    them in `world.memory`, and `remember` in `after.memory`.
     """
 
     ctrl: Sequence[Scalar]
@@ -157,6 +160,7 @@ class Control:
     eq_active: Mapping[str | int, Scalar | Mask] = field(default_factory=dict)
     qpos: Sequence[Scalar] | None = None
     wind: Sequence[Scalar] | None = None
+    memory: Mapping[str, Scalar | Sequence[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -375,7 +379,17 @@ class Task:
         Each is a NumPy array, a torch tensor or a (nested) list, and its first dimension counts rows. Methods read them
         as `world.tables[name][row]`, where the row is a whole number of each world's own, such as an entry of its
         memory; a fraction is cut off, and if there is no such row, the nearest one is read. The numbers are no part of
-        the compiled code: `env.engine.tables[name]` is a tensor that may be written into at any time.
+        the compiled code: `env.engine.tables[name]` is a tensor that may be written into at any time, in `train` by
+        `renew_tables`.
+        """
+        return {}
+
+    def renew_tables(self, memory: Mapping[str, Any], tables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return new numbers for tables, by name, such as a distribution that follows what worlds failed at.
+
+        `torch_mjenvs train` calls it after each rollout. It is ordinary torch code about all worlds, and not traced:
+        `memory` has what they remember, tensors (N,) or (N, k), and `tables` the tables as they are. Tables are of the
+        same shape as before. They are part of the run's checkpoint; evaluations and scores have those of `tables`.
         """
         return {}
 
@@ -400,17 +414,20 @@ class Task:
 
         For controllers that run as often as the physics, such as operational space control. `targets` is what `control`
         returned as ctrl, of any length: it is called once, when the step begins. `world` is at the beginning of the
-        substep, with `data` of that state, without actuation, and its `memory` is that of the step's beginning.
+        substep, with `data` of that state, without actuation. Its `memory` is that of the step's beginning, but for
+        what the last substep returned.
 
-        Return a `Control` to push in every substep, to move mocap bodies, to switch equality constraints or to change
-        the wind.
+        Return a `Control` to push in every substep, to remember something from substep to substep, to move mocap
+        bodies, to switch equality constraints or to change the wind.
         """
         return targets
 
     def remember(
         self, m: Model, before: World, action: list[Scalar], after: World
     ) -> Mapping[str, Scalar | Sequence[Scalar]]:
-        """Return the memory after a step, for `after.memory`; names that are left out stay as in `before.memory`."""
+        """Return the memory after a step, for `after.memory`; names that are left out stay as in `before.memory`, or as
+        substeps left them, which `after.memory` has.
+        """
         return {}
 
     def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
