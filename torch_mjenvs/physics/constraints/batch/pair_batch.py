@@ -112,10 +112,6 @@ class PairBatch:
             return i
         return values[i] if isinstance(i, int) else Table(values)[i]
 
-    def rows(self, values: list[Scalar]) -> tuple[list[Scalar], Sequence[int]]:
-        """Return what an array has to hold of a list with one entry for each of `real`, and where each is in it."""
-        return values, range(len(values))
-
     def dof(self, i: Any, k: int) -> Any:
         """Return the place in `dofs` of the k-th dof of contact i."""
         return self.per_contact([own[k] for own in self.own], i)

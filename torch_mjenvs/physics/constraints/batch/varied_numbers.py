@@ -1,0 +1,226 @@
+"""The numbers of a batch's pairs that vary from world to world.
+
+An array has a row for each geom, as for poses, and what follows from it is computed in the loop, where a pair is. So
+neither code nor memory grows with the pairs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ....compiler.arrays import Array
+from ....compiler.scalar import Scalar, absolute, maximum, select
+from ...algebra.spatial import MINVAL, Vec, choose, is_number, is_zero
+from ...collision.contact_param import Source, contact_param, mixed, mixed_friction, mixed_solref, mixing_of
+from ...model.model import Model, Pair, bodies_of
+from ...model.precision import Precision
+from ..contact_row import bodies_invweight, is_elliptic, reference_of, row_share
+from ..rows import reference
+from ..softening import UsualBound, bound_of_world, usual_bound
+
+Look = Callable[[Sequence[Any]], Any]  # returns a pair's entry of a list with one entry for each of `PairBatch.real`
+Number = Callable[[Look], Scalar]  # returns a number of the pair for which `Look` looks up
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class InTable:
+    """The number of each pair, the same in all worlds."""
+
+    values: Sequence[float]
+
+    def __call__(self, look: Look) -> Scalar:
+        found: Scalar = look(self.values)
+        return found
+
+
+def constant(x: float) -> Number:
+    """Return a number that is the same for all pairs."""
+    return lambda look: x
+
+
+class Varied:
+    """What varies of that from which the numbers of some pairs follow: rows of it, or None.
+
+    nominal: the model as it was loaded.
+    """
+
+    def __init__(self, m: Model, nominal: Model, pairs: Sequence[Pair], condim: int, precision: Precision):
+        self.m, self.nominal, self.pairs, self.condim, self.precision = m, nominal, pairs, condim, precision
+        self.contacts, self.mixings = [contact_param(nominal, p) for p in pairs], [mixing_of(m, p) for p in pairs]
+        sources = [x.sources for x in self.mixings]
+        self.friction = self._rows(sources, lambda m, x: x.friction(m)[: condim - 1])
+        self.solref = self._rows(sources, lambda m, x: x.row(m, "solref"))
+        self.solimp = self._rows(sources, lambda m, x: x.row(m, "solimp")[:4])
+        geoms = [(Source("geom", p.geom1), Source("geom", p.geom2)) for p in pairs]
+        geoms = [own if p.ipair >= 0 else two for own, two, p in zip(sources, geoms, pairs, strict=True)]
+        self.margin = self._rows(geoms, lambda m, x: [x.row(m, "margin") * (0.5 if x.kind == "pair" else 1.0)])
+        bodies = [tuple(m.body_weldid[body] and body for body in bodies_of(m, p)) for p in pairs]
+        self.weights = self._rows(bodies, lambda m, body: m.body_invweight0[body])
+
+    def _rows(self, ends: Sequence[tuple[Any, ...]], row: Callable[[Model, Any], Vec]) -> Rows | None:
+        each = dict.fromkeys(x for two in ends for x in two)
+        own, usual = ([x for end in each for x in row(m, end)] for m in (self.m, self.nominal))
+        return None if is_number(*own) and own == usual else Rows(ends, lambda x: row(self.m, x))
+
+    def numbers(self, softened: bool) -> dict[str, Any]:
+        """Return those of `PairNumbers` that vary. softened: whether any pair of the model as it was loaded is."""
+        axes, elliptic = range(self.condim), is_elliptic(self.m, self.condim)
+        found: dict[str, Any] = {}
+        if self.margin:
+            found["margin"] = self._number(lambda x: x.margin)
+            found["looked_at"] = self._number(lambda x: x.margin + x.gap)
+        if self.solimp:
+            found["solimp"] = [self._number(lambda x, k=k: x.solimp[k]) for k in range(5)]
+        if self.solimp or self.solref:
+            found["k"] = self._number(lambda x: x.reference[0])
+            found["damping"] = [self._number(lambda x, k=k: x.reference[1 + k]) for k in axes]
+        if self.friction:
+            found["friction"] = [self._number(lambda x, k=k: x.friction[k]) for k in axes[:-1]]
+        if self.weights or (self.friction and not elliptic):
+            found["invweight"] = self._number(lambda x: x.invweight)
+        # masses alone decide whether steps are repeated only where axes follow from them in different ways
+        differ = self.friction or self.solimp or (self.weights and (elliptic or self.condim > 3))
+        if differ or (self.weights and softened):
+            found["give"] = self._number(lambda x: x.bound[0])
+        if differ and elliptic:
+            found["slip"] = self._number(lambda x: x.bound[1])
+        if differ:
+            found |= {"repeated": self._number(lambda x: x.bound[2]), "repeats": None}
+        return found
+
+    def _number(self, of: Callable[[_Here], Scalar]) -> Number:
+        return lambda look: of(_Here(self, look))
+
+    @cached_property
+    def usual(self) -> list[UsualBound]:
+        """What the model as it was loaded says of how stiff contacts may be, by pair."""
+        return [usual_bound(self.nominal, p, self.precision) for p in self.pairs]
+
+    @cached_property
+    def damping(self) -> list[float]:
+        """The damping along axes of friction in the model as it was loaded, by pair."""
+        return [reference_of(self.nominal, p)[1][-1] for p in self.pairs]
+
+
+class Rows:
+    """Rows of numbers in an array, of which each pair has two.
+
+    ends: by pair, what it has the rows of. row: makes a row.
+    """
+
+    def __init__(self, ends: Sequence[tuple[Any, ...]], row: Callable[[Any], Vec]):
+        place = {x: k for k, x in enumerate(dict.fromkeys(x for two in ends for x in two))}
+        self.places = [[place[two[side]] for two in ends] for side in (0, 1)]
+        rows = [list(row(x)) for x in place]
+        columns = [tuple(x if is_number(x) else id(x) for x in column) for column in zip(*rows, strict=True)]
+        different = list(dict.fromkeys(columns))
+        self.columns = [different.index(x) for x in columns]
+        self.array = Array([[row[columns.index(x)] for x in different] for row in rows])
+
+    def both(self, look: Look) -> list[list[Scalar]]:
+        """Return the two rows of a pair."""
+        return [[self.array[at, c] for c in self.columns] for at in map(look, self.places)]
+
+
+class _Here:
+    """The numbers of one pair, for which `look` looks up."""
+
+    def __init__(self, of: Varied, look: Look):
+        self.of, self.look = of, look
+
+    def known(self, values: Sequence[float]) -> Scalar:
+        """Return the pair's entry of a list; if all are the same, it folds away."""
+        found: Scalar = values[0] if len(set(values)) == 1 else self.look(values)
+        return found
+
+    @property
+    def margin(self) -> Scalar:
+        assert self.of.margin
+        one, two = self.of.margin.both(self.look)
+        return one[0] + two[0]
+
+    @property
+    def gap(self) -> Scalar:
+        return self.known([x.gap for x in self.of.contacts])
+
+    @cached_property
+    def friction(self) -> list[Scalar]:
+        of = self.of
+        if of.friction:
+            return mixed_friction(*of.friction.both(self.look))
+        return [self.known([x.friction[k] for x in of.contacts]) for k in range(of.condim - 1)]
+
+    @property
+    def share(self) -> Scalar:
+        return self.known([x.share for x in self.of.mixings])
+
+    def solref(self, direct: bool) -> list[Scalar]:
+        of = self.of
+        if of.solref:
+            return mixed_solref(direct, self.share, *of.solref.both(self.look))
+        return [self.known([x.solref[k] for x in of.contacts]) for k in range(2)]
+
+    @cached_property
+    def solimp(self) -> list[Scalar]:
+        of = self.of
+        if of.solimp:
+            return [*mixed(self.share, *of.solimp.both(self.look)), of.contacts[0].solimp[4]]
+        return [self.known([x.solimp[k] for x in of.contacts]) for k in range(5)]
+
+    @cached_property
+    def weights(self) -> tuple[Scalar, Scalar]:
+        of = self.of
+        if of.weights:
+            one, two = of.weights.both(self.look)
+            return one[0] + two[0], one[1] + two[1]
+        usual = [bodies_invweight(of.nominal, p) for p in of.pairs]
+        return self.known([x for x, _ in usual]), self.known([x for _, x in usual])
+
+    @property
+    def invweight(self) -> Scalar:
+        mu = self.friction[0] if self.friction else 0.0
+        return maximum(self.weights[0] * row_share(self.of.m, self.of.condim, mu), MINVAL)
+
+    @cached_property
+    def reference(self) -> list[Scalar]:
+        """Stiffness k, and damping along each axis."""
+        of, timestep = self.of, self.of.m.timestep
+        elliptic = is_elliptic(of.m, of.condim)
+        own = [elliptic and any(x.solreffriction) for x in of.contacts]
+
+        def compute(kind: tuple[bool, bool]) -> list[Scalar]:
+            direct, own = kind
+            k, b = reference(self.solref(direct), self.solimp, direct, timestep)
+            return [k, b, *[self.known(of.damping) if own else b] * (of.condim - 1)]
+
+        return self._by_kind([(x.direct, y) for x, y in zip(of.mixings, own, strict=True)], compute)
+
+    @cached_property
+    def bound(self) -> list[Scalar]:
+        """Give, slip, and whether Newton steps are repeated: 1 if they are."""
+        of = self.of
+        effective, ratio = (self.known(x) for x in ([x.effective for x in of.usual], [x.ratio for x in of.usual]))
+        kinds = [(x.fixed, x.bound.needs_refinement, is_zero(x.bound.give)) for x in of.usual]
+        some = dict(zip(kinds, of.usual, strict=True))
+
+        def compute(kind: tuple[bool, Any, bool]) -> list[Scalar]:
+            usual = dataclasses.replace(some[kind], effective=effective, ratio=ratio)
+            found = bound_of_world(of.m, usual, of.precision, self.friction, self.solimp, self.weights)
+            return [found.give, found.slip, select(found.needs_refinement, 1.0, 0.0)]
+
+        return self._by_kind(kinds, compute)
+
+    def _by_kind(self, kinds: Sequence[K], compute: Callable[[K], list[Scalar]]) -> list[Scalar]:
+        """Return what `compute` makes of the pair's kind."""
+        different = list(dict.fromkeys(kinds))
+        found, *others = map(compute, different)
+        if others:
+            kind = self.look([float(different.index(x)) for x in kinds])
+            for k, other in enumerate(others, 1):
+                found = choose(absolute(kind - float(k)) < 0.5, other, found)
+        return found
