@@ -218,12 +218,6 @@ class Columns:
             if name in ("body_pos", "body_quat") and all(m.body_weldid[i] == 0 for i in rows)
         }
 
-    def rows(self, name: str) -> Sequence[int]:
-        """Return the rows of a parameter that vary."""
-        if name not in self.names:
-            return ()
-        return dict(self.only).get(name, range(len(getattr(self.model, name))))
-
     def given(self, columns: Vec) -> dict[str, Any]:
         """Return what the columns hold, nested as in the model."""
         shapes = self.shapes

@@ -74,14 +74,15 @@ def _kinds(m: Model) -> list[int]:
     return [known.setdefault(of_geom, len(known)) for of_geom in zip(*fields, strict=True)]
 
 
-class Source(NamedTuple):
-    """Whose friction, solref and solimp are mixed: a row of the fields `geom_...`, or of `pair_...`."""
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Whose friction, solref and solimp are mixed: a geom's or a <pair>'s, a row of fields `geom_...` or `pair_...`."""
 
     kind: str
     index: int
 
     def row(self, m: Model, name: str) -> Any:
-        """Return its row of a field, without the field's prefix."""
+        """Return its row of a field, which is named without the prefix."""
         return getattr(m, f"{self.kind}_{name}")[self.index]
 
     def friction(self, m: Model) -> Sequence[Scalar]:

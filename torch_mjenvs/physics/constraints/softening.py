@@ -27,7 +27,6 @@ called the effective inverse inertia here:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
@@ -137,8 +136,8 @@ def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
     return bound_of_world(m, usual, precision, friction, param.solimp, bodies_invweight(m, pair))
 
 
-def _hardest(solimp: Sequence[Scalar]) -> Scalar:
-    """Return the most that an impedance imp of this solimp makes of imp / (1 - imp)."""
+def _hardest(solimp: Vec) -> Scalar:
+    """Return the most that imp / (1 - imp) can be for an impedance imp of this solimp."""
     dmin, dmax = solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     return most / (1 - most)
@@ -146,9 +145,9 @@ def _hardest(solimp: Sequence[Scalar]) -> Scalar:
 
 def _bound(m: Model, pair: Pair, precision: Precision, friction: Vec, stiffness: float) -> ContactBound:
     """Bound a pair's contacts, where a row's D can be `stiffness`. friction: along each axis but the normal."""
-    moving, turned = map(float, bodies_invweight(m, pair))
-    weight, _ = _effective_invweight(m, pair, precision, moving)
-    rows, mu, turning = _rows(m, friction, weight, turned)
+    weights = bodies_invweight(m, pair)
+    weight, _ = _effective_invweight(m, pair, precision, weights[0])
+    rows, mu, turning = _rows(m, friction, weight, weights[1])
     if max(rows * weight, turning) * stiffness <= precision.stiffest:
         return ContactBound(max(rows * weight, turning) * stiffness > precision.stiff)
     least, turned = weight / precision.stiffest, turning / precision.stiffest
@@ -186,16 +185,16 @@ def bound_of_world(
     usual: UsualBound,
     precision: Precision,
     friction: Vec,
-    solimp: Sequence[Scalar],
+    solimp: Vec,
     weights: tuple[Scalar, Scalar],
 ) -> ContactBound:
     """Bound contacts in worlds whose parameters vary, from their friction along each axis but the normal.
 
     weights: as `bodies_invweight` gives them.
     """
-    (moving, turned), condim = weights, len(friction) + 1
+    moving, condim = weights[0], len(friction) + 1
     weight = usual.effective if usual.fixed else moving * usual.ratio
-    rows, mu, turning = _rows(m, friction, weight, turned)
+    rows, mu, turning = _rows(m, friction, weight, weights[1])
     refine = usual.bound.needs_refinement
     if not usual.fixed:
         stiffness, share = _hardest(solimp), row_share(m, condim, mu)
@@ -212,10 +211,10 @@ def bound_of_world(
     return ContactBound(refine, _greater(rows * least, turned))
 
 
-def _rows(m: Model, friction: Vec, weight: Scalar, turned: Scalar) -> tuple[int, Scalar, Scalar]:
+def _rows(m: Model, friction: Vec, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
     """Return three numbers of a contact: its rows along the normal; its friction; and S (see the module's docstring) of
     the stiffest axis other than the normal, if a row's D is 1. An axis acts on the inverse inertia `weight`, or on
-    `turned` if the body turns about it.
+    `turning` if the body turns about it.
     """
     if not friction:
         return 1, 1.0, 0.0
@@ -223,9 +222,9 @@ def _rows(m: Model, friction: Vec, weight: Scalar, turned: Scalar) -> tuple[int,
     elliptic = is_elliptic(m, len(friction) + 1)
     for k, mu in enumerate(friction):
         if elliptic:
-            most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turned))
+            most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
         elif k > 1:
-            most = _greater(most, 2 * mu * mu * turned)
+            most = _greater(most, 2 * mu * mu * turning)
     return (1 if elliptic else 2 * len(friction)), friction[0], most
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...algebra.spatial import is_zero
+from ...algebra.spatial import Vec, is_zero
 from ...collision.contact_param import contact_param
 from ...model.model import Model
 from ...model.precision import Precision
@@ -20,8 +20,9 @@ from .varied_numbers import InTable, Number, Varied, constant
 class PairNumbers:
     """What contacts of a batch's pairs are made of. Names are those of `RowParam` and `ContactBound`.
 
-    looked_at: margin plus gap. friction: along each axis but the normal. give, slip: None if nothing is softened so. repeated: 1 in worlds where Newton steps are repeated because of
-    the pair, else 0. repeats: the same by pair, or None if worlds differ.
+    looked_at: margin plus gap. friction: along each axis but the normal. give, slip: None if nothing is softened so.
+    repeated: 1 in worlds where Newton steps are repeated because of the pair, else 0. repeats: that of each pair, None
+    if worlds differ.
     """
 
     margin: Number
@@ -63,7 +64,7 @@ class PairNumbers:
         return dataclasses.replace(found, **varied)
 
 
-def _solimp(rows: Sequence[Sequence[float]]) -> list[Number]:
+def _solimp(rows: Sequence[Vec]) -> list[Number]:
     """Return solimp, whose power is the same for all pairs of a batch."""
     if all(row == rows[0] for row in rows):
         return list(map(constant, rows[0]))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ....compiler.arrays import Array
 from ....compiler.scalar import Scalar, absolute, maximum, select
-from ...algebra.spatial import MINVAL, Vec, choose, is_number, is_zero
+from ...algebra.spatial import MINVAL, Vec, choose, is_number, is_zero, sum_of
 from ...collision.contact_param import Source, contact_param, mixed, mixed_friction, mixed_solref, mixing_of
 from ...model.model import Model, Pair, bodies_of
 from ...model.precision import Precision
@@ -31,14 +31,14 @@ K = TypeVar("K", bound=Hashable)
 class InTable:
     """The number of each pair, the same in all worlds."""
 
-    values: Sequence[float]
+    values: Vec
 
     def __call__(self, look: Look) -> Scalar:
         found: Scalar = look(self.values)
         return found
 
 
-def constant(x: float) -> Number:
+def constant(x: Scalar) -> Number:
     """Return a number that is the same for all pairs."""
     return lambda look: x
 
@@ -69,32 +69,36 @@ class Varied:
 
     def numbers(self, softened: bool) -> dict[str, Any]:
         """Return those of `PairNumbers` that vary. softened: whether any pair of the model as it was loaded is."""
-        axes, elliptic = range(self.condim), is_elliptic(self.m, self.condim)
+        condim, elliptic = self.condim, is_elliptic(self.m, self.condim)
         found: dict[str, Any] = {}
         if self.margin:
-            found["margin"] = self._number(lambda x: x.margin)
-            found["looked_at"] = self._number(lambda x: x.margin + x.gap)
+            found["margin"], found["looked_at"] = self._numbers(2, lambda x: x.margins)
         if self.solimp:
-            found["solimp"] = [self._number(lambda x, k=k: x.solimp[k]) for k in range(5)]
+            found["solimp"] = self._numbers(5, lambda x: x.solimp)
         if self.solimp or self.solref:
-            found["k"] = self._number(lambda x: x.reference[0])
-            found["damping"] = [self._number(lambda x, k=k: x.reference[1 + k]) for k in axes]
+            found["k"], *found["damping"] = self._numbers(1 + condim, lambda x: x.reference)
         if self.friction:
-            found["friction"] = [self._number(lambda x, k=k: x.friction[k]) for k in axes[:-1]]
+            found["friction"] = self._numbers(condim - 1, lambda x: x.friction)
         if self.weights or (self.friction and not elliptic):
-            found["invweight"] = self._number(lambda x: x.invweight)
+            (found["invweight"],) = self._numbers(1, lambda x: [x.invweight])
         # masses alone decide whether steps are repeated only where axes follow from them in different ways
-        differ = self.friction or self.solimp or (self.weights and (elliptic or self.condim > 3))
+        differ = self.friction or self.solimp or (self.weights and (elliptic or condim > 3))
+        give, slip, repeated = self._numbers(3, lambda x: x.bound)
         if differ or (self.weights and softened):
-            found["give"] = self._number(lambda x: x.bound[0])
+            found["give"] = give
         if differ and elliptic:
-            found["slip"] = self._number(lambda x: x.bound[1])
+            found["slip"] = slip
         if differ:
-            found |= {"repeated": self._number(lambda x: x.bound[2]), "repeats": None}
+            found |= {"repeated": repeated, "repeats": None}
         return found
 
-    def _number(self, of: Callable[[_Here], Scalar]) -> Number:
-        return lambda look: of(_Here(self, look))
+    def _numbers(self, n: int, of: Callable[[_Here], Sequence[Scalar]]) -> list[Number]:
+        """Return n numbers, which `of` finds at once."""
+
+        def number(k: int) -> Number:
+            return lambda look: of(_Here(self, look))[k]
+
+        return list(map(number, range(n)))
 
     @cached_property
     def usual(self) -> list[UsualBound]:
@@ -102,7 +106,7 @@ class Varied:
         return [usual_bound(self.nominal, p, self.precision) for p in self.pairs]
 
     @cached_property
-    def damping(self) -> list[float]:
+    def damping(self) -> Vec:
         """The damping along axes of friction in the model as it was loaded, by pair."""
         return [reference_of(self.nominal, p)[1][-1] for p in self.pairs]
 
@@ -133,20 +137,18 @@ class _Here:
     def __init__(self, of: Varied, look: Look):
         self.of, self.look = of, look
 
-    def known(self, values: Sequence[float]) -> Scalar:
+    def known(self, values: Vec) -> Scalar:
         """Return the pair's entry of a list; if all are the same, it folds away."""
         found: Scalar = values[0] if len(set(values)) == 1 else self.look(values)
         return found
 
     @property
-    def margin(self) -> Scalar:
+    def margins(self) -> tuple[Scalar, Scalar]:
+        """The margin, and with the gap."""
         assert self.of.margin
-        one, two = self.of.margin.both(self.look)
-        return one[0] + two[0]
-
-    @property
-    def gap(self) -> Scalar:
-        return self.known([x.gap for x in self.of.contacts])
+        (one,), (two,) = self.of.margin.both(self.look)
+        margin = one + two
+        return margin, margin + self.known([x.gap for x in self.of.contacts])
 
     @cached_property
     def friction(self) -> list[Scalar]:
@@ -176,8 +178,8 @@ class _Here:
     def weights(self) -> tuple[Scalar, Scalar]:
         of = self.of
         if of.weights:
-            one, two = of.weights.both(self.look)
-            return one[0] + two[0], one[1] + two[1]
+            moving, turning = map(sum_of, zip(*of.weights.both(self.look), strict=True))
+            return moving, turning
         usual = [bodies_invweight(of.nominal, p) for p in of.pairs]
         return self.known([x for x, _ in usual]), self.known([x for _, x in usual])
 
