@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import mujoco
 import numpy as np
@@ -13,10 +14,16 @@ import random_params
 import torch
 from test_many_boxes import ground, in_lists, robot, walked
 
+from torch_mjenvs.compiler.scalar import select
 from torch_mjenvs.physics import Simulation, load
-from torch_mjenvs.physics.constraints.batch.pair_batch import divided
-from torch_mjenvs.physics.constraints.softening import usual_bound
+from torch_mjenvs.physics.collision.contact_param import contact_param
+from torch_mjenvs.physics.constraints.batch.pair_batch import PairBatch, divided
+from torch_mjenvs.physics.constraints.batch.pair_numbers import PairNumbers
+from torch_mjenvs.physics.constraints.batch.varied_numbers import constant
+from torch_mjenvs.physics.constraints.contact_row import row_param
+from torch_mjenvs.physics.constraints.softening import contact_bound, usual_bound
 from torch_mjenvs.physics.model.precision import DOUBLE, PRECISIONS, SINGLE
+from torch_mjenvs.physics.params import Columns
 from torch_mjenvs.physics.simulation import KernelRequest, program
 
 BATCHES = "torch_mjenvs.physics.constraints.batch.pair_batch"
@@ -73,6 +80,33 @@ def test_all_that_contacts_are_made_of_varies(condim, cone, among, monkeypatch):
     pairs = [p for pairs in (*batches, *(x for pool in pools for x in pool)) for p in pairs]
     assert bool(pools) == (among == "slots") and len(pairs) == 21 and sum(p.ipair >= 0 for p in pairs) == 2
     beside_mujoco(model, OF_CONTACTS, oracle.scattered(model, 12, 0.03, (0.5,)))
+
+
+@pytest.mark.filterwarnings("ignore:the centre of mass")
+@pytest.mark.parametrize("varied", [*OF_CONTACTS, OF_CONTACTS])
+@pytest.mark.parametrize(("condim", "cone"), [(1, "pyramidal"), (3, "pyramidal"), (6, "pyramidal"), (4, "elliptic")])
+def test_each_number_is_that_of_the_pair_by_itself(condim, cone, varied):
+    """By the tables and arrays of a batch, beside what contacts that are written out are made of."""
+    model, rng = balls(f'cone="{cone}"', condim, held=True), np.random.default_rng(0)
+    model.geom_solimp[:, :2] = model.pair_solimp[:, :2] = 0.998
+    m = load(model)
+    columns = Columns(m, (varied,) if isinstance(varied, str) else varied)
+    draws = [[random_params.draw(model, name, rng).ravel() for name in columns.names] for _ in range(20)]
+    drawn = list(torch.tensor(np.array([np.hstack(x) for x in draws]).T, device="cpu"))
+    world, repeats = columns.world(drawn, columns.derive(drawn)), []
+    numbers = PairNumbers.of(world, PairBatch.of(m, list(m.pairs)), SINGLE)
+    for k, p in enumerate(m.pairs):
+        param, row, bound = contact_param(world, p), row_param(world, p), contact_bound(world, p, SINGLE)
+        repeats.append(select(bound.needs_refinement, 1.0, 0.0))
+        want = [row.margin, row.margin + param.gap, *row.solimp, row.k, *row.damping, row.invweight]
+        want += [*param.friction[: condim - 1], bound.give, bound.slip, repeats[-1]]
+        ours = [numbers.margin, numbers.looked_at, *numbers.solimp, numbers.k, *numbers.damping, numbers.invweight]
+        ours += [*numbers.friction, numbers.give or constant(0.0), numbers.slip or constant(0.0), numbers.repeated]
+        for number, x in zip(ours, want, strict=True):
+            np.testing.assert_allclose(number(itemgetter(k)), x, rtol=1e-12, atol=0)
+        assert numbers.repeats is None or numbers.repeats[k] == repeats[-1]
+    if "geom_solimp" in columns.names and condim > 1:
+        assert any(0 < np.mean(np.asarray(x)) < 1 for x in repeats), "worlds do not differ"
 
 
 @pytest.mark.parametrize("name", OF_CONTACTS)
