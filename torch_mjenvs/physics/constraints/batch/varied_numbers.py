@@ -207,12 +207,13 @@ class _Here:
         """Give, slip, and whether Newton steps are repeated: 1 if they are."""
         of = self.of
         effective, ratio = (self.known(x) for x in ([x.effective for x in of.usual], [x.ratio for x in of.usual]))
+        weights = maximum(self.weights[0], MINVAL), self.weights[1]  # 0 for pairs of another kind, which are fixed
         kinds = [(x.fixed, x.bound.needs_refinement, is_zero(x.bound.give)) for x in of.usual]
         some = dict(zip(kinds, of.usual, strict=True))
 
         def compute(kind: tuple[bool, Any, bool]) -> list[Scalar]:
             usual = dataclasses.replace(some[kind], effective=effective, ratio=ratio)
-            found = bound_of_world(of.m, usual, of.precision, self.friction, self.solimp, self.weights)
+            found = bound_of_world(of.m, usual, of.precision, self.friction, self.solimp, weights)
             return [found.give, found.slip, select(found.needs_refinement, 1.0, 0.0)]
 
         return self._by_kind(kinds, compute)
