@@ -20,6 +20,7 @@ import mujoco
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
+from .constraints.batch.varied_rows import varied_rows
 from .dynamics.actuators.kinds import forces_by_acc0
 from .dynamics.fluid import has_fluid
 from .dynamics.reflected import gives_armature
@@ -284,6 +285,7 @@ class Columns:
             new[name] = _put(new.get(name, getattr(world, name)), index, x)
         world = dataclasses.replace(world, **new)
         compute(Data(world, qpos=list(world.qpos0)), FWD_POSITION)
+        varied_rows(world)
         return world
 
 

@@ -31,7 +31,8 @@ from ..softening import ContactBound
 from .pair_batch import PairBatch, field_of
 from .pair_numbers import PairNumbers
 from .records import Computed, Records, records, records_parts
-from .varied_numbers import InTable, Look, Number, Rows
+from .varied_numbers import InTable, Number
+from .varied_rows import Look, Rows
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
 
@@ -167,8 +168,8 @@ class PairTables:
         if is_number(*bounds.values()) and isinstance(looked_at, InTable):
             sums = [bounds[p.geom1] + bounds[p.geom2] for p in pairs]
             return InTable([a + x for a, x in zip(sums, looked_at.values, strict=True)])
-        rows = Rows([(p.geom1, p.geom2) for p in pairs], lambda g: [bounds[g]])
-        return lambda look: sum_of(x for (x,) in rows.both(look)) + looked_at(look)
+        two = Rows({g: [x] for g, x in bounds.items()}).two([(p.geom1, p.geom2) for p in pairs])
+        return lambda look: sum_of(x for (x,) in two(look)) + looked_at(look)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
         batch, collider = self.batch, self.batch.collider

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ....compiler.arrays import Array
 from ....compiler.scalar import Scalar, absolute, maximum, select
-from ...algebra.spatial import MINVAL, Vec, choose, is_number, is_zero, sum_of
-from ...collision.contact_param import Source, contact_param, mixed, mixed_friction, mixed_solref, mixing_of
-from ...model.model import Model, Pair, bodies_of
+from ...algebra.spatial import MINVAL, Vec, choose, is_zero, sum_of
+from ...collision.contact_param import contact_param, mixed, mixed_friction, mixed_solref, mixing_of
+from ...model.model import Model, Pair
 from ...model.precision import Precision
 from ..contact_row import bodies_invweight, is_elliptic, reference_of, row_share
 from ..rows import reference
 from ..softening import UsualBound, bound_of_world, usual_bound
+from .varied_rows import Look, bodies_moved, sources_of_margin, varied_rows
 
-Look = Callable[[Sequence[Any]], Any]  # returns a pair's entry of a list with one entry for each of `PairBatch.real`
 Number = Callable[[Look], Scalar]  # returns a number of the pair for which `Look` looks up
 K = TypeVar("K", bound=Hashable)
 
@@ -44,7 +43,7 @@ def constant(x: Scalar) -> Number:
 
 
 class Varied:
-    """What varies of that from which the numbers of some pairs follow: rows of it, or None.
+    """What varies of that from which the numbers of some pairs follow: what looks up two rows of it, or None.
 
     nominal: the model as it was loaded.
     """
@@ -52,20 +51,11 @@ class Varied:
     def __init__(self, m: Model, nominal: Model, pairs: Sequence[Pair], condim: int, precision: Precision):
         self.m, self.nominal, self.pairs, self.condim, self.precision = m, nominal, pairs, condim, precision
         self.contacts, self.mixings = [contact_param(nominal, p) for p in pairs], [mixing_of(m, p) for p in pairs]
-        sources = [x.sources for x in self.mixings]
-        self.friction = self._rows(sources, lambda m, x: x.friction(m)[: condim - 1])
-        self.solref = self._rows(sources, lambda m, x: x.row(m, "solref"))
-        self.solimp = self._rows(sources, lambda m, x: x.row(m, "solimp")[:4])
-        geoms = [(Source("geom", p.geom1), Source("geom", p.geom2)) for p in pairs]
-        geoms = [own if p.ipair >= 0 else two for own, two, p in zip(sources, geoms, pairs, strict=True)]
-        self.margin = self._rows(geoms, lambda m, x: [x.row(m, "margin") * (0.5 if x.kind == "pair" else 1.0)])
-        bodies = [tuple(m.body_weldid[body] and body for body in bodies_of(m, p)) for p in pairs]
-        self.weights = self._rows(bodies, lambda m, body: m.body_invweight0[body])
-
-    def _rows(self, ends: Sequence[tuple[Any, ...]], row: Callable[[Model, Any], Vec]) -> Rows | None:
-        each = dict.fromkeys(x for two in ends for x in two)
-        own, usual = ([x for end in each for x in row(m, end)] for m in (self.m, self.nominal))
-        return None if is_number(*own) and own == usual else Rows(ends, lambda x: row(self.m, x))
+        rows, sources = varied_rows(m), [x.sources for x in self.mixings]
+        self.friction = rows.two("friction", sources) if condim > 1 else None
+        self.solref, self.solimp = rows.two("solref", sources), rows.two("solimp", sources)
+        self.margin = rows.two("margin", [sources_of_margin(p) for p in pairs])
+        self.weights = rows.two("weights", [bodies_moved(m, p) for p in pairs])
 
     def numbers(self, softened: bool) -> dict[str, Any]:
         """Return those of `PairNumbers` that vary. softened: whether any pair of the model as it was loaded is."""
@@ -111,26 +101,6 @@ class Varied:
         return [reference_of(self.nominal, p)[1][-1] for p in self.pairs]
 
 
-class Rows:
-    """Rows of numbers in an array, of which each pair has two.
-
-    ends: by pair, what it has the rows of. row: makes a row.
-    """
-
-    def __init__(self, ends: Sequence[tuple[Any, ...]], row: Callable[[Any], Vec]):
-        place = {x: k for k, x in enumerate(dict.fromkeys(x for two in ends for x in two))}
-        self.places = [[place[two[side]] for two in ends] for side in (0, 1)]
-        rows = [list(row(x)) for x in place]
-        columns = [tuple(x if is_number(x) else id(x) for x in column) for column in zip(*rows, strict=True)]
-        different = list(dict.fromkeys(columns))
-        self.columns = [different.index(x) for x in columns]
-        self.array = Array([[row[columns.index(x)] for x in different] for row in rows])
-
-    def both(self, look: Look) -> list[list[Scalar]]:
-        """Return the two rows of a pair."""
-        return [[self.array[at, c] for c in self.columns] for at in map(look, self.places)]
-
-
 class _Here:
     """The numbers of one pair, for which `look` looks up."""
 
@@ -146,7 +116,7 @@ class _Here:
     def margins(self) -> tuple[Scalar, Scalar]:
         """The margin, and with the gap."""
         assert self.of.margin
-        (one,), (two,) = self.of.margin.both(self.look)
+        (one,), (two,) = self.of.margin(self.look)
         margin = one + two
         return margin, margin + self.known([x.gap for x in self.of.contacts])
 
@@ -154,7 +124,8 @@ class _Here:
     def friction(self) -> list[Scalar]:
         of = self.of
         if of.friction:
-            return mixed_friction(*of.friction.both(self.look))
+            one, two = of.friction(self.look)
+            return mixed_friction(one[: of.condim - 1], two[: of.condim - 1])
         return [self.known([x.friction[k] for x in of.contacts]) for k in range(of.condim - 1)]
 
     @property
@@ -164,21 +135,21 @@ class _Here:
     def solref(self, direct: bool) -> list[Scalar]:
         of = self.of
         if of.solref:
-            return mixed_solref(direct, self.share, *of.solref.both(self.look))
+            return mixed_solref(direct, self.share, *of.solref(self.look))
         return [self.known([x.solref[k] for x in of.contacts]) for k in range(2)]
 
     @cached_property
     def solimp(self) -> list[Scalar]:
         of = self.of
         if of.solimp:
-            return [*mixed(self.share, *of.solimp.both(self.look)), of.contacts[0].solimp[4]]
+            return [*mixed(self.share, *of.solimp(self.look)), of.contacts[0].solimp[4]]
         return [self.known([x.solimp[k] for x in of.contacts]) for k in range(5)]
 
     @cached_property
     def weights(self) -> tuple[Scalar, Scalar]:
         of = self.of
         if of.weights:
-            moving, turning = map(sum_of, zip(*of.weights.both(self.look), strict=True))
+            moving, turning = map(sum_of, zip(*of.weights(self.look), strict=True))
             return moving, turning
         usual = [bodies_invweight(of.nominal, p) for p in of.pairs]
         return self.known([x for x, _ in usual]), self.known([x for _, x in usual])
