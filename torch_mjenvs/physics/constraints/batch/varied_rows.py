@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array
-from ....compiler.expr import once
 from ....compiler.scalar import Scalar
 from ...algebra.spatial import Vec, is_number
 from ...collision.contact_param import Source
@@ -26,8 +25,7 @@ class Rows:
         different = list(dict.fromkeys(columns))
         self.columns = [different.index(x) for x in columns]
         kept = [columns.index(x) for x in different]
-        stored = [[row[c] for c in kept] for row in rows.values()]
-        self.array = once(("rows", *map(tuple, stored)), lambda: Array(stored))
+        self.array = Array.fixed([[row[c] for c in kept] for row in rows.values()])
 
     def two(self, ends: Sequence[tuple[Any, Any]]) -> Two:
         """Return what looks up the rows of pairs. ends: by pair, of what it has the rows."""
