@@ -174,13 +174,6 @@ def test_pairs_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monkey
         size.sized(m, never)
 
 
-def test_a_friction_that_varies_costs_something_for_each_pair() -> None:
-    m = load(crowd(100))
-    of_one = sum(100 in (p.geom1, p.geom2) for p in m.pairs)
-    assert size.estimate(m, [100]) == size.estimate(m) + of_one * size.RUBBED
-    assert size.estimate(m, range(110)) == size.estimate(m) + len(m.pairs) * size.RUBBED
-
-
 def test_a_simulation_warns_before_it_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "LARGE", 1)
     monkeypatch.setattr(simulation, "program", lambda *asked: never())

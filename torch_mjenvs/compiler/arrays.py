@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .expr import Expr, fresh, is_tracing, node
+from .expr import Expr, fresh, is_tracing, node, once
 from .region_ops import OwnPut, Shape
 from .scalar import Mask, Scalar, logical_and, maximum, minimum
 
@@ -202,6 +202,12 @@ class Array:
             self.held = fresh("array", *(x for row in filled for x in row), attr=Shape(self.rows, width))
         else:
             self.held = [*filled, *([0.0] * width for _ in range(self.rows - len(filled)))]
+
+    @staticmethod
+    def fixed(rows: Sequence[Sequence[Scalar]]) -> Array:
+        """Return an array of these rows that no loop changes: the one that was made of them before, if there is one."""
+        made: Array = once(("array", *map(tuple, rows)), lambda: Array(rows))
+        return made
 
     def __getitem__(self, index: Any) -> Any:
         row, columns = _split(index, self.columns)

@@ -62,8 +62,7 @@ def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None)
     buffers = tuple(episode.buffers(what))
 
     def make() -> Program:
-        rubbed = episode.params.rows("geom_friction") if episode.params else ()
-        return sized(episode.model, lambda: episode.program(what, kind), rubbed)
+        return sized(episode.model, lambda: episode.program(what, kind))
 
     return Recipe(episode.name(what), buffers, kind, make, origin)
 

@@ -20,6 +20,7 @@ import mujoco
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
+from .constraints.batch.varied_rows import varied_rows
 from .dynamics.actuators.kinds import forces_by_acc0
 from .dynamics.fluid import has_fluid
 from .dynamics.reflected import gives_armature
@@ -218,12 +219,6 @@ class Columns:
             if name in ("body_pos", "body_quat") and all(m.body_weldid[i] == 0 for i in rows)
         }
 
-    def rows(self, name: str) -> Sequence[int]:
-        """Return the rows of a parameter that vary."""
-        if name not in self.names:
-            return ()
-        return dict(self.only).get(name, range(len(getattr(self.model, name))))
-
     def given(self, columns: Vec) -> dict[str, Any]:
         """Return what the columns hold, nested as in the model."""
         shapes = self.shapes
@@ -290,6 +285,7 @@ class Columns:
             new[name] = _put(new.get(name, getattr(world, name)), index, x)
         world = dataclasses.replace(world, **new)
         compute(Data(world, qpos=list(world.qpos0)), FWD_POSITION)
+        varied_rows(world)
         return world
 
 

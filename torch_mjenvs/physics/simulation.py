@@ -96,7 +96,7 @@ def _kernel(request: KernelRequest, dtype: str, stepping: bool, device: torch.de
     origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary}")
 
     def make() -> Program:
-        return sized(request.model, lambda: program(request, dtype, stepping), request.columns.rows("geom_friction"))
+        return sized(request.model, lambda: program(request, dtype, stepping))
 
     return build(Recipe(name, tuple(request.buffers()), dtype, make, origin), device)
 

@@ -74,45 +74,85 @@ def _kinds(m: Model) -> list[int]:
     return [known.setdefault(of_geom, len(known)) for of_geom in zip(*fields, strict=True)]
 
 
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Whose friction, solref and solimp are mixed: a geom's or a <pair>'s, a row of fields `geom_...` or `pair_...`."""
+
+    kind: str
+    index: int
+
+    def row(self, m: Model, name: str) -> Any:
+        """Return its row of a field, which is named without the prefix."""
+        return getattr(m, f"{self.kind}_{name}")[self.index]
+
+    def friction(self, m: Model) -> Sequence[Scalar]:
+        """Return its friction: tangent 1 and 2, spin, roll 1 and 2."""
+        row: Sequence[Scalar] = self.row(m, "friction")
+        return row if self.kind == "pair" else [row[k] for k in (0, 0, 1, 2, 2)]
+
+
+class Mixing(NamedTuple):
+    """How a pair's contacts get their friction, solref and solimp.
+
+    sources: of what; if one decides alone, it is there twice. share: the weight of the first one's solref and solimp.
+    direct: see `ContactParam`.
+    """
+
+    sources: tuple[Source, Source]
+    share: float
+    direct: bool
+
+
+def mixing_of(m: Model, pair: Pair) -> Mixing:
+    """Return how a pair's contacts get their parameters: see `contact_param`."""
+    if pair.ipair >= 0:
+        own = Source("pair", pair.ipair)
+        return Mixing((own, own), 1.0, m.pair_direct[pair.ipair])
+    one, two = pair.geom1, pair.geom2
+    priority1, priority2 = m.geom_priority[one], m.geom_priority[two]
+    if priority1 != priority2:
+        one = two = one if priority1 > priority2 else two
+    share = 1.0 if one == two else _share(m.geom_solmix[one], m.geom_solmix[two])
+    return Mixing((Source("geom", one), Source("geom", two)), share, m.geom_direct[one] or m.geom_direct[two])
+
+
+def mixed_friction(one: Sequence[Scalar], two: Sequence[Scalar]) -> list[Scalar]:
+    """Return the friction that two sources make."""
+    return [maximum(maximum(a, b), MINMU) for a, b in zip(one, two, strict=True)]
+
+
+def mixed_solref(direct: bool, share: Scalar, one: Sequence[Scalar], two: Sequence[Scalar]) -> list[Scalar]:
+    """Return the solref that two sources make."""
+    return [minimum(a, b) for a, b in zip(one, two, strict=True)] if direct else mixed(share, one, two)
+
+
+def mixed(share: Scalar, one: Sequence[Scalar], two: Sequence[Scalar]) -> list[Scalar]:
+    """Return the solimp that two sources make. share: the weight of the first."""
+    return [share * x + (1 - share) * y for x, y in zip(one, two, strict=True)]
+
+
 def _computed(m: Model, pair: Pair) -> ContactParam:
     geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair
+    (one, two), share, direct = mixing_of(m, pair)
+    common: dict[str, Any] = {
+        "friction": mixed_friction(one.friction(m), two.friction(m)),
+        "solref": mixed_solref(direct, share, one.row(m, "solref"), two.row(m, "solref")),
+        "solimp": mixed(share, one.row(m, "solimp"), two.row(m, "solimp")),
+        "direct": direct,
+    }
     if k >= 0:
         return ContactParam(
-            friction=[maximum(x, MINMU) for x in m.pair_friction[k]],
-            solref=list(m.pair_solref[k]),
-            solimp=list(m.pair_solimp[k]),
-            direct=m.pair_direct[k],
+            **common,
             margin=m.pair_margin[k],
             gap=m.pair_gap[k],
             solreffriction=m.pair_solreffriction[k],
             adhesion=m.pair_adhesion[k],
         )
-    friction: list[Scalar]
-    solref: list[Scalar]
-    solimp: list[Scalar]
-    priority1, priority2 = m.geom_priority[geom1], m.geom_priority[geom2]
-    if priority1 != priority2:
-        g = geom1 if priority1 > priority2 else geom2
-        friction, direct = list(m.geom_friction[g]), m.geom_direct[g]
-        solref, solimp = list(m.geom_solref[g]), list(m.geom_solimp[g])
-        adhesion = m.geom_adhesion[g]
-    else:
-        share = _share(m.geom_solmix[geom1], m.geom_solmix[geom2])
-        ref1, ref2 = m.geom_solref[geom1], m.geom_solref[geom2]
-        direct = m.geom_direct[geom1] or m.geom_direct[geom2]
-        friction = [maximum(a, b) for a, b in zip(m.geom_friction[geom1], m.geom_friction[geom2], strict=True)]
-        solref = [minimum(a, b) for a, b in zip(ref1, ref2, strict=True)] if direct else _mix(share, ref1, ref2)
-        solimp = _mix(share, m.geom_solimp[geom1], m.geom_solimp[geom2])
-        adhesion = m.geom_adhesion[geom1] + m.geom_adhesion[geom2]
-    slide, spin, roll = (maximum(x, MINMU) for x in friction)
     return ContactParam(
-        friction=[slide, slide, spin, roll, roll],
-        solref=solref,
-        solimp=solimp,
-        direct=direct,
+        **common,
         margin=m.geom_margin[geom1] + m.geom_margin[geom2],
         gap=m.geom_gap[geom1] + m.geom_gap[geom2],
-        adhesion=adhesion,
+        adhesion=sum((m.geom_adhesion[source.index] for source in dict.fromkeys((one, two))), 0.0),
     )
 
 
@@ -121,7 +161,3 @@ def _share(solmix1: float, solmix2: float) -> float:
     if solmix1 < MINVAL or solmix2 < MINVAL:
         return 0.5 if solmix1 < MINVAL and solmix2 < MINVAL else float(solmix2 < MINVAL)
     return solmix1 / (solmix1 + solmix2)
-
-
-def _mix(share: float, a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
-    return [share * x + (1 - share) * y for x, y in zip(a, b, strict=True)]

@@ -93,15 +93,15 @@ def bodies_invweight(m: Model, pair: Pair) -> tuple[Scalar, Scalar]:
 
 def row_invweight(m: Model, pair: Pair) -> Scalar:
     """Return the inverse inertia from which MuJoCo makes a row's D, its diagApprox; of elliptic cones, the normal's."""
-    return maximum(bodies_invweight(m, pair)[0] * row_share(m, pair), MINVAL)
+    share = row_share(m, pair.condim, contact_param(m, pair).friction[0])
+    return maximum(bodies_invweight(m, pair)[0] * share, MINVAL)
 
 
-def row_share(m: Model, pair: Pair) -> Scalar:
-    """Return the factor by which friction scales the inverse inertia of a pyramid's row."""
-    mu = contact_param(m, pair).friction[0]
-    return (1 + mu * mu) * 2 * mu * mu / m.impratio if pair.condim > 1 and m.cone == "pyramidal" else 1.0
+def row_share(m: Model, condim: int, mu: Scalar) -> Scalar:
+    """Return the factor by which friction mu scales the inverse inertia of a pyramid's row."""
+    return (1 + mu * mu) * 2 * mu * mu / m.impratio if condim > 1 and m.cone == "pyramidal" else 1.0
 
 
-def is_elliptic(m: Model, pair: Pair) -> bool:
-    """Return whether the pair's contacts have an elliptic cone."""
-    return m.cone == "elliptic" and pair.condim > 1
+def is_elliptic(m: Model, condim: int) -> bool:
+    """Return whether contacts have an elliptic cone."""
+    return m.cone == "elliptic" and condim > 1

@@ -128,81 +128,104 @@ class ContactBound:
 
 def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
     """Bound the stiffness of a pair's contacts: find whether rounding allows the greatest, and what to do if not."""
-    dmin, dmax = contact_param(m, pair).solimp[:2]
-    most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
+    param = contact_param(m, pair)
+    friction = param.friction[: pair.condim - 1]
     if m.nominal is None:
-        stiffness = float(most / ((1 - most) * row_invweight(m, pair)))
-        moving, turning = map(float, bodies_invweight(m, pair))
-        return _bound(m, pair, precision, stiffness, (moving, turning))
-    usual, weights = contact_bound(m.nominal, pair, precision), [bodies_invweight(x, pair) for x in (m.nominal, m)]
-    return _bound_of_world(m, usual, pair, precision, most / (1 - most), row_share(m, pair), weights)
+        return _bound(m, pair, precision, friction, float(_hardest(param.solimp) / row_invweight(m, pair)))
+    usual = usual_bound(m.nominal, pair, precision)
+    return bound_of_world(m, usual, precision, friction, param.solimp, bodies_invweight(m, pair))
 
 
-def _bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> ContactBound:
-    """Bound a pair's contacts, where a row's D can be `stiffness`. weights: as `bodies_invweight` gives them."""
+def _hardest(solimp: Vec) -> Scalar:
+    """Return the most that imp / (1 - imp) can be for an impedance imp of this solimp."""
+    dmin, dmax = solimp[:2]
+    most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
+    return most / (1 - most)
+
+
+def _bound(m: Model, pair: Pair, precision: Precision, friction: Vec, stiffness: float) -> ContactBound:
+    """Bound a pair's contacts, where a row's D can be `stiffness`. friction: along each axis but the normal."""
+    weights = bodies_invweight(m, pair)
     weight, _ = _effective_invweight(m, pair, precision, weights[0])
-    rows, mu, turning = _rows(m, pair, weight, weights[1])
+    rows, mu, turning = _rows(m, friction, weight, weights[1])
     if max(rows * weight, turning) * stiffness <= precision.stiffest:
         return ContactBound(max(rows * weight, turning) * stiffness > precision.stiff)
     least, turned = weight / precision.stiffest, turning / precision.stiffest
-    if is_elliptic(m, pair):
+    if is_elliptic(m, pair.condim):
         return ContactBound(True, least, slip=turned * mu * mu / m.impratio)
     if mu < SLIPPERY and rows * weight * stiffness > precision.stiffest:
         return ContactBound(True, max(2 * mu * mu * least, turned), 1 / least)
     return ContactBound(True, max(rows * least, turned))
 
 
-def _bound_of_world(
-    m: Model,
-    usual: ContactBound,
-    pair: Pair,
-    precision: Precision,
-    stiffness: Scalar,
-    share: Scalar,
-    weights: list[tuple[Scalar, Scalar]],
-) -> ContactBound:
-    """Bound contacts in worlds whose parameters vary, where a row's D can be `stiffness` over `share` of the weight.
+@dataclass(frozen=True)
+class UsualBound:
+    """What the model as it was loaded says of a pair's contacts in worlds whose parameters vary.
 
-    usual: the bound for the model as it was loaded. That model also decides whether there is a spring, and how much
-    more easily the surface gives way than the centre of mass. weights: as `bodies_invweight` gives them for that model
-    and for the world.
+    bound: that of the model itself; it decides whether there is a spring. fixed: the centre of mass cannot move.
+    effective: the inverse inertia that a contact acts on then. ratio: if it can, by how much more easily the surface
+    gives way than the centre of mass.
     """
-    (usual_weight, _), world = weights
-    effective, fixed = _effective_invweight(m.nominal or m, pair, precision, usual_weight)
-    ratio = 1.0 if fixed else effective / usual_weight
-    rows, mu, turning = _rows(m, pair, effective if fixed else world[0] * ratio, world[1])
-    refine = usual.needs_refinement
-    if not fixed:
+
+    bound: ContactBound
+    fixed: bool
+    effective: Scalar
+    ratio: Scalar
+
+
+def usual_bound(nominal: Model, pair: Pair, precision: Precision) -> UsualBound:
+    """Return what a model as it was loaded says of a pair's contacts."""
+    bound, (weight, _) = contact_bound(nominal, pair, precision), bodies_invweight(nominal, pair)
+    effective, fixed = _effective_invweight(nominal, pair, precision, weight)
+    return UsualBound(bound, fixed, effective, 1.0 if fixed else effective / weight)
+
+
+def bound_of_world(
+    m: Model,
+    usual: UsualBound,
+    precision: Precision,
+    friction: Vec,
+    solimp: Vec,
+    weights: tuple[Scalar, Scalar],
+) -> ContactBound:
+    """Bound contacts in worlds whose parameters vary, from their friction along each axis but the normal.
+
+    weights: as `bodies_invweight` gives them.
+    """
+    moving, condim = weights[0], len(friction) + 1
+    weight = usual.effective if usual.fixed else moving * usual.ratio
+    rows, mu, turning = _rows(m, friction, weight, weights[1])
+    refine = usual.bound.needs_refinement
+    if not usual.fixed:
+        stiffness, share = _hardest(solimp), row_share(m, condim, mu)
         if not is_number(stiffness, share, turning):
-            hardest = rows * ratio if is_zero(turning) else maximum(rows * ratio, turning / world[0])
+            hardest = rows * usual.ratio if is_zero(turning) else maximum(rows * usual.ratio, turning / moving)
             refine = share < stiffness * (hardest / precision.stiff)
-        elif is_zero(usual.give):
-            return usual
-        effective = world[0] * ratio
-    least, turned = effective * (1 / precision.stiffest), turning * (1 / precision.stiffest)
-    if is_elliptic(m, pair):
+        elif is_zero(usual.bound.give):
+            return usual.bound
+    least, turned = weight * (1 / precision.stiffest), turning * (1 / precision.stiffest)
+    if is_elliptic(m, condim):
         return ContactBound(refine, least, slip=turned * (mu * mu / m.impratio))
-    if usual.spring:
+    if usual.bound.spring:
         return ContactBound(refine, _greater(2 * mu * mu * least, turned), 1 / least)
     return ContactBound(refine, _greater(rows * least, turned))
 
 
-def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
+def _rows(m: Model, friction: Vec, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
     """Return three numbers of a contact: its rows along the normal; its friction; and S (see the module's docstring) of
     the stiffest axis other than the normal, if a row's D is 1. An axis acts on the inverse inertia `weight`, or on
     `turning` if the body turns about it.
     """
-    if pair.condim == 1:
+    if not friction:
         return 1, 1.0, 0.0
-    friction = contact_param(m, pair).friction[: pair.condim - 1]
     most: Scalar = 0.0
-    elliptic = is_elliptic(m, pair)
+    elliptic = is_elliptic(m, len(friction) + 1)
     for k, mu in enumerate(friction):
         if elliptic:
             most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
         elif k > 1:
             most = _greater(most, 2 * mu * mu * turning)
-    return (1 if elliptic else 2 * (pair.condim - 1)), friction[0], most
+    return (1 if elliptic else 2 * len(friction)), friction[0], most
 
 
 def _greater(a: Scalar, b: Scalar) -> Scalar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...compiler.program import Program
@@ -34,7 +34,6 @@ ROW = 150  # of a limit, friction loss or tendon
 FILL, TILES = 1.7, 2_000  # for each product of a factorisation, or all of it where that is done in tiles
 LOOP, PAIR_IN_LOOP = 8_000, 55
 PAIR_IN_POOL = 1  # these have no code of their own, but each is looked at while the code is made
-RUBBED = 70  # of a pair whose friction varies
 SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
 
 # Numbers of a world for each contact in slots, beside 4 for each axis and block of dofs; fitted to 41,000 pairs.
@@ -44,15 +43,15 @@ ROOM = 2**34  # bytes of a thread for the slots of 16 worlds: 300,000 pairs of b
 _estimates: weakref.WeakKeyDictionary[Model, int] = weakref.WeakKeyDictionary()  # of models that were looked at
 
 
-def sized(m: Model, trace: Callable[[], Program], rubbed: Collection[int] = ()) -> Program:
-    """Return `trace()`, a step of the model, unless it is too large. rubbed: as for `estimate`.
+def sized(m: Model, trace: Callable[[], Program]) -> Program:
+    """Return `trace()`, a step of the model, unless it is too large.
 
     It warns if the kernel takes minutes to build, and refuses the model if that would take hours and all memory. Both
     messages say how long, and which pairs of bodies cost most.
 
     The warning comes once for a model, before the work, by an estimate. A refusal mostly goes by what was traced.
     """
-    expected = _estimates[m] if m in _estimates else estimate(m, rubbed)
+    expected = _estimates[m] if m in _estimates else estimate(m)
     if expected > SURELY * MOST:
         raise UnsupportedModel(_message(m, expected, "about "))
     if m not in _estimates and (taken := room(m)) > ROOM:
@@ -73,11 +72,8 @@ def sized(m: Model, trace: Callable[[], Program], rubbed: Collection[int] = ()) 
     return program
 
 
-def estimate(m: Model, rubbed: Collection[int] = ()) -> int:
-    """Estimate the operations of a step from its bodies, dofs and pairs.
-
-    rubbed: geoms whose friction varies. How stiff their contacts may be is computed for each pair, also of loops.
-    """
+def estimate(m: Model) -> int:
+    """Estimate the operations of a step from its bodies, dofs and pairs."""
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
     grouped, pools = divided(m, PRECISIONS["float32"])
@@ -85,7 +81,6 @@ def estimate(m: Model, rubbed: Collection[int] = ()) -> int:
     together = {id(pair) for pairs in (*grouped, *pooled) for pair in pairs}
     touch = LOOP * (len(grouped) + len(pooled))
     touch += PAIR_IN_LOOP * sum(map(len, grouped)) + PAIR_IN_POOL * sum(map(len, pooled))
-    touch += RUBBED * sum(p.condim > 1 and (p.geom1 in rubbed or p.geom2 in rubbed) for p in m.pairs)
     touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)
     return round(BODY * moving + ROW * rows + touch + sum(map(_fill, _coupled(m))))
 

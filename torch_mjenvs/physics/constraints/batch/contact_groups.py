@@ -192,7 +192,7 @@ def contact_groups(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Con
     groups = []
     for tables in each_tables(m, batches, lambda pairs: PairTables(m, d, PairBatch.of(m, pairs, dofs))):
         touching = tables.touching()
-        refine = refined_in_loop(touching, tables.repeats, tables.repeated)
+        refine = refined_in_loop(touching, tables.repeated) if tables.may_repeat else []
         rows = records_each(touching, functools.partial(_row, tables, moving))
         groups.append(_group(m, tables, moving, touching, refine, rows))
     return [ContactGroups(groups, dofs)]
@@ -216,7 +216,7 @@ def _row(tables: PairTables, moving: Records, i: Any) -> dict[Hashable, Any]:
     dist, p, frame = tables.contact(i)
     lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
     found = rows_of(tables.batch, moving, i, lines, row.y0)
-    return found | {"D": tables.stiffness(i, row), "friction": [x.of_contact(i) for x in tables.friction]}
+    return found | {"D": tables.stiffness(i, row), "friction": tables.friction(i)}
 
 
 def rows_of(

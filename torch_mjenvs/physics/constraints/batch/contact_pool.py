@@ -405,16 +405,14 @@ def _contact_pool(
         real = [p for f in finders for p in f.batch.real]
         still = [body for f in finders for body in f.still]
     pool = ContactPool(m, pairs, bodies, kth, real, still, condim, slots, couples, layout, found, jacobian, y0, [])
-    repeats = {id(p): x for f in finders for p, x in zip(f.batch.real, f.repeats, strict=True)}
-    needed = [repeats[id(p)] for p in real or pairs]
+    repeats = {id(p): x for f in finders for p, x in zip(f.batch.real, f.numbers.repeats or [], strict=False)}
+    needed = [float(repeats.get(id(p), False)) for p in real or pairs]
 
     def repeated(i: Any) -> Scalar:
-        if "repeated" in found.columns:
-            return found.at(i, "repeated")
-        of_pair: Scalar = pool._of_real([float(x is True) for x in needed], i)
-        return of_pair
+        return found.at(i, "repeated") if "repeated" in found.columns else pool._of_real(needed, i)
 
-    pool.refine = refined_in_loop(slots.which, needed, repeated)
+    some = "repeated" in found.columns or any(needed)
+    pool.refine = refined_in_loop(slots.which, repeated) if some else []
     pool.compute_rows(d)
     return pool
 
@@ -437,14 +435,14 @@ def _found(
     width = len(columns)
     sizes: dict[Any, int] = dict.fromkeys(("arm1", "arm2", *(("axis", k) for k in range(3))), 3)
     sizes |= {"damping": condim, "friction": condim - 1}
-    softened = any(tables.slips is not None for tables in finders)
+    softened = any(tables.numbers.slip is not None for tables in finders)
     for name, size in sizes.items():
         columns[name] = slice(width, width + size)
         width += size
     if softened:
         columns["slip"] = width
         width += 1
-    differ = not all(isinstance(x, bool) for tables in finders for x in tables.repeats)  # from world to world
+    differ = any(tables.numbers.repeats is None for tables in finders)  # from world to world
     if differ:
         columns["repeated"] = width
         width += 1
@@ -462,7 +460,7 @@ def _found(
             dist, p, frame = tables.contact(i)
             row, arms = tables.row(i, dist), tables.arms(i, p)
             pull = row.y0([0.0] * condim)[0]
-            friction = [x.of_contact(i) for x in tables.friction]
+            friction = tables.friction(i)
             flat = [x for vector in (*arms, *frame) for x in vector]
             numbers = [dist, 1.0, tables.stiffness(i, row), pull, *flat, *row.param.damping, *friction]
             numbers += [tables.slip(i)] if softened else []

@@ -86,13 +86,11 @@ def fold_in_loop(
     return fold_each(which, step, carry)
 
 
-def refined_in_loop(which: Any, repeats: Sequence[Mask], repeated: Callable[[Any], Scalar]) -> list[Mask]:
+def refined_in_loop(which: Any, repeated: Callable[[Any], Scalar]) -> list[Mask]:
     """Return the masks of `Constraint.needs_refinement`: worlds where a contact acts whose pair needs refinement.
 
-    repeats: which pairs do. repeated: returns 1 where contact i's does, else 0.
+    repeated: returns 1 where contact i's does, else 0.
     """
-    if all(x is False for x in repeats):
-        return []
 
     def look(i: Any, found: list[Mask]) -> list[Mask]:
         return [logical_or(found[0], repeated(i) > 0.5)]

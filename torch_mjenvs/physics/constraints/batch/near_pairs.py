@@ -19,7 +19,7 @@ import numpy as np
 from ....compiler.arrays import Array, Table
 from ....compiler.control import count_while, repeat
 from ....compiler.scalar import Scalar, absolute, logical_and, number, select
-from ...algebra.spatial import add, is_number
+from ...algebra.spatial import add
 from ...collision.boxes_around import boxes_around
 from ...collision.colliders import SLACK
 from ...collision.contact_param import contact_param
@@ -94,13 +94,6 @@ class NearBatch(PairBatch):
         if all(row == rows[0] for row in rows):
             return Table([float(x) for x in rows[0]])[still]
         return Table([float(x) for x in values])[still + Table([float(k * n) for k in self.owners])[i]]
-
-    def rows(self, values: list[Scalar]) -> tuple[list[Scalar], Sequence[int]]:
-        known: dict[Any, int] = {}
-        keys = [x if is_number(x) else id(x) for x in values]
-        places = [known.setdefault(key, len(known)) for key in keys]
-        first = {place: x for place, x in zip(reversed(places), reversed(values), strict=True)}
-        return [first[k] for k in range(len(known))], places
 
     def of_still(self, rows: Sequence[Sequence[float]], i: Any) -> list[Scalar]:
         """Return the row of the still geom that each world has in the place of contact i, of one for each of them."""

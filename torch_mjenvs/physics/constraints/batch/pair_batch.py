@@ -112,10 +112,6 @@ class PairBatch:
             return i
         return values[i] if isinstance(i, int) else Table(values)[i]
 
-    def rows(self, values: list[Scalar]) -> tuple[list[Scalar], Sequence[int]]:
-        """Return what an array has to hold of a list with one entry for each of `real`, and where each is in it."""
-        return values, range(len(values))
-
     def dof(self, i: Any, k: int) -> Any:
         """Return the place in `dofs` of the k-th dof of contact i."""
         return self.per_contact([own[k] for own in self.own], i)
@@ -168,6 +164,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     """Find the pools: batches of one condim whose contacts share slots. Those of many pairs are kept for as long as the
     model lives.
     """
+    m = m.nominal or m  # which decides for all worlds
     if len(m.pairs) < LONG or not m.constant:
         return _found_pools(m, precision)
     kept = _kept.setdefault(m, {})
@@ -189,7 +186,7 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.
     """
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
-    count, m = 0, m.nominal or m
+    count = 0
     for p in m.pairs:
         bodies = bodies_of(m, p)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]

@@ -15,7 +15,7 @@ from ....compiler.active_sets import active_set, choose_each, everything, part
 from ....compiler.arrays import Array, Table
 from ....compiler.queues import Needed, compute_queued
 from ....compiler.scalar import Mask, Scalar, maximum, select
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, is_zero, mat_vec, sub
+from ...algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub, sum_of
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Geom, Place, rods_meet
 from ...collision.contact_param import contact_param
@@ -26,38 +26,17 @@ from ...model.data import Data
 from ...model.enums import GeomType
 from ...model.hfield import Ground
 from ...model.model import Model, Pair
-from ...model.precision import Precision
 from ..cones.pyramid import Cone
-from ..contact_row import ContactRow, row_param, row_share
+from ..contact_row import ContactRow
 from ..contacts import cone_of
-from ..softening import ContactBound, contact_bound
+from ..softening import ContactBound
 from .pair_batch import PairBatch, field_of
+from .pair_numbers import PairNumbers
 from .records import Computed, Records, records, records_parts, records_queued
+from .varied_numbers import InTable, Number
+from .varied_rows import Look, Rows
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
-
-
-class PerPair:
-    """One number for each pair: in a table, or where it varies from world to world, in an array."""
-
-    def __init__(self, batch: PairBatch, values: list[Scalar]):
-        self.batch, self.values = batch, values
-        self.rows = None
-        if not is_number(*values):
-            different, self.places = batch.rows(values)
-            self.rows = Array(different)
-
-    def of_contact(self, i: Any) -> Scalar:
-        """Return the number of contact i's pair."""
-        if self.rows is None:
-            return self.batch.of_contact(self.values, i)
-        return self.rows[self.batch.of_contact(self.places, i)]
-
-    def of_pair(self, i: Any) -> Scalar:
-        """Return the number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
-        if self.rows is not None:
-            return self.rows[self.batch.of_pair(self.places, i)]
-        return self.batch.of_pair(self.values, i)
 
 
 @dataclass
@@ -102,12 +81,12 @@ class TableGeom(PosedGeom):
 
     @property
     def margin(self) -> Scalar:
-        return self.tables.looked_at.of_contact(self.i)
+        return self.tables.numbers.looked_at(self.tables.of_contact(self.i))
 
     @property
     def several(self) -> Mask:
-        several = self.tables.several
-        return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
+        look = self.tables.of_pair(self.i) if self.first else self.tables.of_contact(self.i)
+        return look(self.tables.several) > 0.5
 
 
 @dataclass
@@ -124,38 +103,36 @@ class GivenGeom(PosedGeom):
 
 @dataclass
 class TableRow:
-    """The `RowParam` of contact i, looked up at the moment that it is asked for."""
+    """The `RowParam` of a contact, looked up at the moment that it is asked for."""
 
-    tables: PairTables
-    i: Any
+    numbers: PairNumbers
+    look: Look
 
     @property
     def margin(self) -> Scalar:
-        return self.tables.margin.of_contact(self.i)
+        return self.numbers.margin(self.look)
 
     @property
     def solimp(self) -> list[Scalar]:
-        t = self.tables
-        return t.solimp if t.alike else [*(x.of_contact(self.i) for x in t.solimps), t.solimp[4]]
+        return [x(self.look) for x in self.numbers.solimp]
 
     @property
     def invweight(self) -> Scalar:
-        return self.tables.invweight(self.i)
+        return self.numbers.invweight(self.look)
 
     @property
     def k(self) -> Scalar:
-        return self.tables.k.of_contact(self.i)
+        return self.numbers.k(self.look)
 
     @property
     def damping(self) -> Iterator[Scalar]:
-        return (b.of_contact(self.i) for b in self.tables.damping)
+        return (b(self.look) for b in self.numbers.damping)
 
 
 class PairTables:
     """The pairs of a batch in the state d, by number.
 
-    solimp: that of all pairs, if they are `alike`. looked_at: each pair's margin plus gap. ground: the height field, if
-    there is one.
+    numbers: what their contacts are made of. ground: the height field, if there is one.
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
@@ -163,11 +140,8 @@ class PairTables:
         pairs, collider = batch.pairs, batch.collider
         self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
-        self._tabulate_rows(m)
-        self._tabulate_bounds(m, d.precision)
+        self.numbers = PairNumbers.of(m, batch, d.precision)
         self.ground = ground_of(m, pairs) if field_of(m, pairs[0]) >= 0 else None
-        weights = [m.body_invweight0[body][0] for body in self.moved]
-        self._by_body = None if is_number(*weights) else Array(weights)
         near = self._bounds_that_meet(m, d)
         closer = self._rods_meet if collider.rods else self._boxes_meet if self._boxes else None
         self._near = choose_each(near, closer, self.n) if closer else near
@@ -199,18 +173,28 @@ class PairTables:
             candidates = [c for c in d.candidates if id(c.pair) in known]
             return active_set([c.bounds_meet(contact_param(m, c.pair).gap) for c in candidates])
         plane = m.geom_type[self.batch.pairs[0].geom1] == GeomType.PLANE
-        bounds = [[0.0 if plane else bound_of(m, p.geom1), bound_of(m, p.geom2)] for p in self.batch.pairs]
-        looked_at = self.looked_at.values
-        reach = PerPair(self.batch, [a + b + x for (a, b), x in zip(bounds, looked_at, strict=True)])
+        reach = self._reach(m, plane)
 
         def meet(i: Any) -> list[Mask]:
             one, two = self._geoms(i)
-            apart, far = sub(two.centre, one.centre), reach.of_pair(i)
+            apart, far = sub(two.centre, one.centre), reach(self.of_pair(i))
             if plane:
                 return [dot(apart, one.axis) < far]
             return [dot(apart, apart) < maximum(far, 0.0) * far]
 
         return choose_each(everything(self.n), meet, self.n)
+
+    def _reach(self, m: Model, plane: bool) -> Number:
+        """Return how near the centres of a pair's geoms, or geom2's centre to its plane, are looked at."""
+        pairs, looked_at = self.batch.real, self.numbers.looked_at
+        bounds = {g: bound_of(m, g) for p in pairs for g in (p.geom1, p.geom2)[plane:]}
+        if plane:
+            bounds |= dict.fromkeys((p.geom1 for p in pairs), 0.0)
+        if is_number(*bounds.values()) and isinstance(looked_at, InTable):
+            sums = [bounds[p.geom1] + bounds[p.geom2] for p in pairs]
+            return InTable([a + x for a, x in zip(sums, looked_at.values, strict=True)])
+        two = Rows({g: [x] for g, x in bounds.items()}).two([(p.geom1, p.geom2) for p in pairs])
+        return lambda look: sum_of(x for (x,) in two(look)) + looked_at(look)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
         batch, collider = self.batch, self.batch.collider
@@ -222,7 +206,7 @@ class PairTables:
         self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
         rods = collider.axial or collider.rods  # measuring these is as fast as comparing boxes
         self._boxes = {} if rods else boxes_around(m, geoms)
-        self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.real])
+        self.several = [float(may_touch_in_several(m, p, collider)) for p in batch.real]
         self._entries = (2, 5, 8) if collider.axial else range(9)  # those of orientations that the collider reads
         self._tabulate_poses(m, d, geoms)
 
@@ -240,43 +224,37 @@ class PairTables:
         names = dict.fromkeys(name for size in self._sizes.values() for name in size)
         return pose | {name: self._sizes[x].get(name, 0.0) for name in names}
 
-    def _tabulate_rows(self, m: Model) -> None:
-        batch = self.batch
-        contacts = [contact_param(m, p) for p in batch.real]
-        self._rows = rows = [row_param(m, p) for p in batch.real]
-        self._shares = [row_share(m, p) for p in batch.real]
-        self.moved = sorted({body for b in batch.bodies for body in b})
-        self.margin = PerPair(batch, [x.margin for x in rows])
-        self.looked_at = PerPair(batch, [x.margin + x.gap for x in contacts])
-        self.solimp = list(rows[0].solimp)
-        self.alike = is_number(*self.solimp) and all(list(x.solimp) == self.solimp for x in rows)
-        self.solimps = [PerPair(batch, [x.solimp[k] for x in rows]) for k in range(4)]
-        self.k = PerPair(batch, [x.k for x in rows])
-        self.damping = [PerPair(batch, [x.damping[axis] for x in rows]) for axis in range(batch.condim)]
-        self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
+    def of_contact(self, i: Any) -> Look:
+        """Return what looks up contact i's pair."""
+        return lambda values: self.batch.of_contact(values, i)
 
-    def _tabulate_bounds(self, m: Model, precision: Precision) -> None:
-        """Tabulate what softens contacts, and where Newton steps are repeated."""
-        bounds = [contact_bound(m, p, precision) for p in self.batch.real]
-        self.repeats = [x.needs_refinement for x in bounds]
-        self._give, self.slips = (
-            None if all(map(is_zero, x)) else PerPair(self.batch, x)
-            for x in ([x.give for x in bounds], [x.slip for x in bounds])
-        )
-        repeated = [float(x) if isinstance(x, bool) else select(x, 1.0, 0.0) for x in self.repeats]
-        self._repeated = None if all(map(is_zero, repeated)) else PerPair(self.batch, repeated)
+    def of_pair(self, i: Any) -> Look:
+        """Return what looks up pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
+        return lambda values: self.batch.of_pair(values, i)
+
+    def friction(self, i: Any) -> list[Scalar]:
+        """Return the friction of contact i along each axis but the normal."""
+        return [x(self.of_contact(i)) for x in self.numbers.friction]
 
     def stiffness(self, i: Any, row: ContactRow) -> Scalar:
         """Return the stiffness of contact i, from its `row`."""
-        return row.stiffness(self._give.of_contact(i) if self._give else 0.0)
+        give = self.numbers.give
+        return row.stiffness(give(self.of_contact(i)) if give else 0.0)
 
     def slip(self, i: Any) -> Scalar:
         """Return `ContactBound.slip` of contact i."""
-        return self.slips.of_contact(i) if self.slips else 0.0
+        slip = self.numbers.slip
+        return slip(self.of_contact(i)) if slip else 0.0
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether Newton steps are repeated because of any contact, in any world."""
+        repeats = self.numbers.repeats
+        return repeats is None or any(repeats)
 
     def repeated(self, i: Any) -> Scalar:
         """Return 1 in worlds where Newton steps are repeated because of contact i, else 0."""
-        return self._repeated.of_contact(i) if self._repeated else 0.0
+        return self.numbers.repeated(self.of_contact(i))
 
     def cone(self, m: Model, i: Any, rows: Records | Computed) -> Cone:
         """Return the cone of contact i, from `rows`, which have its "friction" and stiffness "D"."""
@@ -284,15 +262,15 @@ class PairTables:
 
     def touching(self) -> Any:
         """Find the contacts that act in any world."""
-        return self._within(self.margin)
+        return self._within(self.numbers.margin)
 
     def detected(self) -> Any:
         """Find the contacts that MuJoCo lists in any world: those that act, and those within their gap."""
-        return self._within(self.looked_at)
+        return self._within(self.numbers.looked_at)
 
-    def _within(self, bound: PerPair) -> Any:
+    def _within(self, bound: Number) -> Any:
         def near(i: Any) -> list[Mask]:
-            return [self._dist(i, k) < bound.of_pair(i) for k in range(self.batch.collider.ncon)]
+            return [self._dist(i, k) < bound(self.of_pair(i)) for k in range(self.batch.collider.ncon)]
 
         return choose_each(self._near, near, self.n)
 
@@ -314,17 +292,7 @@ class PairTables:
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
         """Return the rows of contact i at a distance."""
-        return ContactRow(TableRow(self, i), dist)
-
-    def invweight(self, i: Any) -> Scalar:
-        """Return the inverse inertia of a row of contact i."""
-        if self._by_body is None:
-            return PerPair(self.batch, [x.invweight for x in self._rows]).of_contact(i)
-        places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
-        one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
-        frictionless = is_number(*self._shares) and all(x == 1.0 for x in self._shares)
-        share = 1.0 if frictionless else PerPair(self.batch, self._shares).of_contact(i)
-        return maximum((one + two) * share, MINVAL)
+        return ContactRow(TableRow(self.numbers, self.of_contact(i)), dist)
 
     def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
         """Return the two geoms of contact i, as seen from the origin of the second one's tree."""
@@ -358,14 +326,14 @@ class PairTables:
             )
             for end, x in zip(self._ends, self._geoms(i), strict=True)
         )
-        return [boxes_meet(one, two, self.looked_at.of_pair(i))]
+        return [boxes_meet(one, two, self.numbers.looked_at(self.of_pair(i)))]
 
     def _vector(self, values: Sequence[Vec], i: Any) -> list[Scalar]:
         return [self.batch.of_pair([x[k] for x in values], i) for k in range(3)]
 
     def _rods_meet(self, i: Any) -> list[Mask]:
         """Return where the rods around the two geoms of pair i meet: a mask, as a list of one."""
-        return [rods_meet(*self._geoms(i), self.looked_at.of_pair(i))]
+        return [rods_meet(*self._geoms(i), self.numbers.looked_at(self.of_pair(i)))]
 
     def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
         """Measure the pair of contact i. first: this is the pair's first contact."""
@@ -373,7 +341,8 @@ class PairTables:
 
     def _given(self, i: Any) -> list[Any]:
         """Return what a collider needs to know of the two geoms of pair i: for each, the fields of a `GivenGeom`."""
-        of_pair = [self.looked_at.of_pair(i), self.several.of_pair(i)]
+        look = self.of_pair(i)
+        of_pair = [self.numbers.looked_at(look), look(self.several)]
         return [([x.centre, x.turn, x.size], of_pair) for x in self._geoms(i)]
 
     def _geoms_of(self, given: list[Any]) -> Iterator[GivenGeom]:

@@ -115,8 +115,8 @@ class WorldBatch:
         sign, row = self._per_pair(self.signs, i), self.tables.row(i, dist)
         r = choose(sign > 0.0, arm2, arm1)
         y0 = row.y0(along(r, frame, self.tables.batch.condim, sign, self._of_body(self.velocity, i)))
-        friction = [x.of_contact(i) for x in self.tables.friction]
-        return {"r": r, "y0": y0, "D": self.tables.stiffness(i, row), "friction": friction} | dict(enumerate(frame))
+        friction, stiffness = self.tables.friction(i), self.tables.stiffness(i, row)
+        return {"r": r, "y0": y0, "D": stiffness, "friction": friction} | dict(enumerate(frame))
 
     def push(self, motion: Array, i: Any) -> list[Any]:
         """Return contact i's share of its body's wrench and stiffness, as (place, value)."""
@@ -198,7 +198,7 @@ def world_batches(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[Worl
     tables_of = each_tables(m, batches, lambda pairs: PairTables(m, d, PairBatch.of(m, pairs)))
     for tables, of_batch in zip(tables_of, sides, strict=True):
         touching = tables.touching()
-        refine = refined_in_loop(touching, tables.repeats, tables.repeated)
+        refine = refined_in_loop(touching, tables.repeated) if tables.may_repeat else []
         places, signs = [touched.index(side.body) for side in of_batch], [side.sign for side in of_batch]
         found.append(WorldBatch(m, tables, velocity, places, signs, touching, refine).kept())
     return [WorldBatches(found, touched)]
