@@ -23,8 +23,8 @@ PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {  # of physics: what meets torch and kernels
-    "derivatives.py", "kernel_request.py", "simulation.py", "size.py", "step_function.py", "transition.py",
-    "world_params.py",
+    "derivatives.py", "kernel_request.py", "simulation.py", "simulation_kernels.py", "size.py", "step_function.py",
+    "transition.py", "world_params.py",
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {

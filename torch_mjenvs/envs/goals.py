@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..checks import name_of
 from ..compiler.build import Recipe, prepare
 from ..compiler.functions import Pure
 from ..compiler.launch import Kernel
@@ -31,7 +32,7 @@ class GoalReward:
         self._reads: set[str] = set()  # the entries of info that the task's function reads
         info = [Buffer("info", size_of(self._widths), rows=True)] if self._widths else []
         takes = [*(Buffer(goal, math.prod(shape), rows=True) for goal, shape in self._shapes.items()), *info]
-        self._takes, kind = len(takes), str(dtype).removeprefix("torch.")
+        self._takes, kind = len(takes), name_of(dtype)
         buffers = (*takes, Buffer("reward", 1))
         recipe = Recipe(name, buffers, kind, lambda: self._program(name, buffers, kind), None)
         self._make: Callable[[], Kernel] | None = prepare(recipe, device)
