@@ -28,8 +28,8 @@ EDGE = {  # of physics: what meets torch and kernels
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
-    "ahead.py", "contract.py", "engine.py", "episode.py", "frame_stack.py", "frames.py", "goals.py", "layout.py",
-    "model_view.py", "observation.py", "pixels.py", "randomization.py", "records.py", "repeatable.py",
+    "ahead.py", "contract.py", "engine.py", "episode.py", "frame_stack.py", "frames.py", "goals.py", "kept.py",
+    "layout.py", "model_view.py", "observation.py", "pixels.py", "randomization.py", "records.py", "repeatable.py",
     "step_gradient.py", "task_view.py",
 }  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))

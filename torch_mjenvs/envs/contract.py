@@ -28,6 +28,7 @@ from ..physics.model.model import Model
 from ..physics.model.named import find
 from ..physics.params import as_rows, check_names, leaves
 from .entries import OWN_INFO, OWN_REASONS
+from .kept import Held
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
 from .repeatable import called_twice
@@ -37,7 +38,6 @@ from .tasks.base import HELD, Control, Outcome, Start, Task, World
 Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
 COMPUTE_REWARD = "compute_reward"  # of tasks with goals, and of their environments; it is given no model
-Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps: numbers by field and place
 Widths = dict[str, int]  # lengths of named lists; 0 for a single number
 
 

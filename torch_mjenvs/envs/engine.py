@@ -43,7 +43,7 @@ from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .contract import COMPUTE_REWARD, Contract
 from .entries import BAD_STATE
-from .episode import Episode, flat, is_known
+from .episode import Episode, is_known
 from .goals import GoalReward, shapes_of_goals
 from .layout import TABLE, table_buffers
 from .model_view import model_view
@@ -203,7 +203,7 @@ class Engine(Varied):
             )
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
-        first = {"qpos": self.model.qpos0} | ({"kept": flat(episode.initial_kept)} if self.layout.kept else {})
+        first = {"qpos": self.model.qpos0} | ({"kept": episode.kept.first} if self.layout.kept else {})
         for name, values in first.items():
             self.buffers[name].copy_(torch.tensor(values, dtype=dtype, device=self.device)[:, None])
         self.seed(draw_seed())

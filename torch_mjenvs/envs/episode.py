@@ -30,13 +30,14 @@ from ..physics.model.state import State
 from ..physics.params import RANGES, Columns, check_names, check_wind, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
-from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
+from .contract import Contract, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
+from .kept import Held, Kept
 from .layout import TABLE, BufferLayout, size_of, table_buffers
 from .randomization import Draw, Scale
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
-from .tasks.base import HELD, Start, Task, World
+from .tasks.base import Start, Task, World
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -54,11 +55,6 @@ def random(b: Buffers, number: Word, what: Word) -> Random:
 def is_bad(xs: list[Scalar]) -> Mask:
     """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
-
-
-def flat(by_name: Mapping[str, Sequence[Scalar]]) -> list[Scalar]:
-    """Return lists by name as one list."""
-    return [x for part in by_name.values() for x in part]
 
 
 def is_known(x: Task | Draw) -> bool:
@@ -96,7 +92,7 @@ class Episode:
         m, names = self.model, check_names(
             self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
         )
-        if "wind" in self.held:
+        if "wind" in self.kept.inputs:
             check_wind(m, names)
         if not names:
             return None
@@ -224,7 +220,7 @@ class Episode:
         drawn = self.of_world(params, derived)
         start = drawn.start(b, number)
         own = drawn.with_parameters(start.parameters)
-        kept = own.with_held(flat(own.initial_kept), start.held)
+        kept = own.kept.with_inputs(own.kept.first, start.held)
         episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, kept, start.memory)
         episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
@@ -262,7 +258,7 @@ class Episode:
         placed: Named | None = None,
     ) -> EpisodeState:
         """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
-        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN), kept if self.held else ())
+        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN), kept if self.kept.inputs else ())
         memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.observe(world, None)
@@ -289,8 +285,8 @@ class Episode:
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
-        kept = kept or (flat(self.initial_kept) if self.held else ())
-        given = self.kept_by_name(kept) if kept else {}
+        kept = kept or (self.kept.first if self.kept.inputs else ())
+        given = self.kept.by_name(kept)
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
@@ -305,7 +301,7 @@ class Episode:
         for name, x, n in (("qpos", start.qpos, m.nq), ("qvel", start.qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
                 raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
-        kept = self.with_held(self.begun_anew(world._kept), self.contract.held("world.at", start))
+        kept = self.kept.with_inputs(self.kept.begun_anew(world._kept), self.contract.held("world.at", start))
         found: World = copy_for_task(self.world_at(list(start.qpos), list(start.qvel), list(act), world.rng, kept))
         return replace(found, memory=world.memory)
 
@@ -313,7 +309,7 @@ class Episode:
         """Return this world after substeps of physics, as `World.settled` does."""
         m = self.model
         begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
-        pushes = self.held_by_name(self.begun_anew(world._kept))
+        pushes = self.kept.inputs_of(self.kept.begun_anew(world._kept))
         end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision, **pushes)
         return self.put(world, Start(end.qpos, end.qvel, end.act))
 
@@ -377,7 +373,7 @@ class Episode:
             b.get("derived", []),
             history=b.get("history", []),
             episode_sums=b.get("episode_sums", []),
-            kept=choose_all(bad_state, flat(self.initial_kept), kept),
+            kept=choose_all(bad_state, self.kept.first, kept),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
@@ -394,10 +390,10 @@ class Episode:
         and keeps its old state, if any of `bad` is true or its state turns bad.
         """
         m = self.model
-        kept = self.with_held(old.kept, held)
-        by_physics = {name: x for name, x in self.kept_by_name(kept).items() if name in m.kept0}
+        kept = self.kept.with_inputs(old.kept, held)
+        by_physics = {name: x for name, x in self.kept.by_name(kept).items() if name in m.kept0}
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=by_physics)
-        pushes, inputs = dict(pushes), self.held_by_name(kept)
+        pushes, inputs = dict(pushes), self.kept.inputs_of(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
         kicked = replace(kicked, qpos=pushes.pop("qpos", kicked.qpos))
@@ -407,7 +403,7 @@ class Episode:
             moved, ctrl, inputs, more = controlled_steps(
                 m, kicked, control, inputs, n, self.precision, self.layout.substep_pushes, **pushes
             )
-            bad = (*bad, is_bad(self.flat_inputs(inputs)))
+            bad = (*bad, is_bad(self.kept.of_inputs(inputs)))
         else:
             moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
@@ -418,9 +414,9 @@ class Episode:
             pushes = with_more(pushes, choose_all(stopped, no_pushes(m, more), more))
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
-        if self.held:
-            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.flat_inputs(inputs))
-            pushes |= self.held_by_name(new.kept)
+        if self.kept.inputs:
+            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.kept.of_inputs(inputs))
+            pushes |= self.kept.inputs_of(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
         after = World(new.qpos, new.qvel, {}, data, before.rng, new.act, self.tables, self, new.kept)
         return new, after, stopped
@@ -434,74 +430,15 @@ class Episode:
         def control(
             i: Any, state: State, inputs: dict[str, Any]
         ) -> tuple[list[Scalar], dict[str, Any], dict[str, Any]]:
-            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(inputs)
+            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.kept.of_inputs(inputs)
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
             ctrl, pushes, held = self.contract.substep_control(replace(world, memory=before.memory), targets)
             if tuple(pushes) != (known := self.layout.substep_pushes):
                 text = f"pushes with {[*pushes]}, and with {[*known]} before: always the same"
                 raise self.contract.error("substep_control", ValueError, text)
-            return ctrl, self.held_by_name(self.with_held(kept, held)), pushes
+            return ctrl, self.kept.inputs_of(self.kept.with_inputs(kept, held)), pushes
 
         return control
-
-    # what a world keeps besides positions, velocities and activations
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The inputs of mjData that the task sets, and that worlds keep; poses of mocap bodies are always whole."""
-        named = {*self.task.inputs}
-        mocap = ("mocap_pos", "mocap_quat")
-        return tuple(name for name in HELD if name in named or (name in mocap and named & {*mocap}))
-
-    @property
-    def initial_kept(self) -> dict[str, list[Scalar]]:
-        """What an episode begins with, by name: what physics keeps (`Model.kept0`), then inputs as the model has them.
-        """
-        m = self.model
-        mocap = [i for i, k in enumerate(m.body_mocapid) if k >= 0]
-        inputs: dict[str, list[Scalar]] = {
-            "mocap_pos": [x for i in mocap for x in m.body_pos[i]],
-            "mocap_quat": [x for i in mocap for x in m.body_quat[i]],
-            "eq_active": [float(x) for x in m.eq_active0],
-            "wind": [*m.wind],
-        }
-        kept: dict[str, list[Scalar]] = {name: [*x] for name, x in m.kept0.items()}
-        return kept | {name: inputs[name] for name in self.held}
-
-    def with_held(self, kept: Sequence[Scalar], held: Held) -> list[Scalar]:
-        """Return what a world keeps, with the inputs that its task has set."""
-        changed, at = list(kept), 0
-        for name, initial in self.initial_kept.items():
-            for place, x in held.get(name, {}).items():
-                changed[at + place] = x
-            at += len(initial)
-        return changed
-
-    def begun_anew(self, kept: Sequence[Scalar]) -> list[Scalar]:
-        """Return what a world keeps where another state is looked at: inputs stay, physics has its initial numbers.
-
-        Empty if there are no inputs: then all are initial.
-        """
-        if not (self.held and kept):
-            return []
-        first = flat(self.model.kept0)
-        return first + list(kept[len(first) :])
-
-    def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
-        """Return the inputs among what a world keeps as the physics takes them; none if nothing is given."""
-        return {name: x for name, x in self.kept_by_name(kept).items() if name in self.held} if kept else {}
-
-    def flat_inputs(self, inputs: Mapping[str, Any]) -> list[Scalar]:
-        """Return the inputs of `held_by_name` as a world keeps them."""
-        return leaves([inputs[name] for name in self.held])
-
-    def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
-        """Convert `WorldState.kept`, a list, to fields by name, nested as the physics takes them."""
-        left, found = iter(kept), {}
-        for name, initial in self.initial_kept.items():
-            numbers, n = [next(left) for _ in initial], HELD.get(name, 1)
-            found[name] = numbers if n == 1 else [numbers[i : i + n] for i in range(0, len(numbers), n)]
-        return found
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held, Mask]:
         """Return ctrl, pushes, inputs to be kept, and the mask of worlds in which any is bad; there all are 0."""
@@ -629,7 +566,7 @@ class Episode:
     def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
-        kept = self.begun_anew(b.get("kept", [])) or flat(self.initial_kept)
+        kept = self.kept.begun_anew(b.get("kept", [])) or self.kept.first
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state, kept)
         remembered = {name: getattr(episode.world, name) for name in ("memory", "history", "kept")}
         return {
@@ -644,6 +581,11 @@ class Episode:
         return {"next_start": self.start_ahead(b, number), "next_episode": [number + 1]}
 
     # what the kernels are made from
+
+    @property
+    def kept(self) -> Kept:
+        """What a world keeps besides positions, velocities and activations."""
+        return Kept(self.model, self.task.inputs)
 
     @property
     def contract(self) -> Contract:
@@ -666,7 +608,7 @@ class Episode:
         m, (widths, _) = self.model, self.contract.memory()
         sizes = {
             "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
-            "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
+            "memory": size_of(widths), "kept": len(self.kept.first) if self.kept.inputs else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
         buffers += table_buffers(self.shapes)
@@ -706,7 +648,7 @@ class Episode:
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
-            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
+            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.kept.initial.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params,
             self.shapes, tuple(pushes), self.is_ahead, self.shows_end,

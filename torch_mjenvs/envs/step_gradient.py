@@ -198,8 +198,8 @@ class StepGradient(Differentiable):
         ctrl, pushes, *_ = episode.control(before, action)
         if episode.contract.has_substeps:
             raise NotDifferentiable("what the task's substep_control computes has no gradient yet")
-        if episode.held:
-            raise NotDifferentiable(f"what the task keeps in {', '.join(episode.held)} has no gradient yet")
+        if episode.kept.inputs:
+            raise NotDifferentiable(f"what the task keeps in {', '.join(episode.kept.inputs)} has no gradient yet")
         kick = pushes.pop("qvel", [0.0] * m.nv)
         if pushes:
             raise NotDifferentiable(f"what its control pushes with ({', '.join(pushes)}) has no gradient yet")

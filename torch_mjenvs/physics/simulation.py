@@ -139,10 +139,10 @@ class Simulation(Varied):
         self._linearized = replace(self._request, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], Linearize] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        mocap = [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
+        mocap = self.model.mocap_bodies
         self._start = {
             name: launch.mark_static_address(torch.tensor(x, dtype=self.dtype, device=self.device))
-            for name, x in self._initial(mocap).items()
+            for name, x in self._initial().items()
         }
         self._mocap_bodies = launch.mark_static_address(torch.tensor(mocap, dtype=torch.int64, device=self.device))
         if self.vary:
@@ -150,17 +150,10 @@ class Simulation(Varied):
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         self.reset()
 
-    def _initial(self, mocap: list[int]) -> dict[str, Sequence[Any]]:
-        """Return what `reset` puts into the buffers that it does not zero, by name. mocap: numbers of bodies."""
+    def _initial(self) -> dict[str, Sequence[Any]]:
+        """Return what `reset` puts into the buffers that it does not zero, by name."""
         m = self.model
-        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
-        if "eq_active" in self.inputs:
-            start["eq_active"] = [float(x) for x in m.eq_active0]
-        if "wind" in self.inputs:
-            start["wind"] = m.wind
-        if mocap:
-            start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
-        return start
+        return {"qpos": m.qpos0, **m.kept0} | {name: x for name, x in m.inputs0.items() if name in self._inputs}
 
     qpos: torch.Tensor = _tensor("qpos", "(N, nq)")
     qvel: torch.Tensor = _tensor("qvel", "(N, nv)")
