@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,17 +26,18 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import RANGES, Columns, check_names, check_wind, leaves, rows_of, sensible
+from ..physics.params import Columns, leaves
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
 from .contract import Contract, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .kept import Held, Kept
 from .layout import TABLE, BufferLayout, size_of, table_buffers
-from .randomization import Draw, Scale
+from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
 from .tasks.base import Start, Task, World
+from .varying import columns_of, redrawn
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -89,45 +89,7 @@ class Episode:
     def params(self) -> Columns | None:
         """The parameters that vary from world to world; None if none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
-        m, names = self.model, check_names(
-            self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
-        )
-        if "wind" in self.kept.inputs:
-            check_wind(m, names)
-        if not names:
-            return None
-        columns = Columns(m, names, self._only(names, {*self.vary, *self.randomize, *by_task}))
-        self._refuse_idle(columns)
-        if "wind" in {*self.randomize, *by_task}:
-            check_wind(m, names)
-        for end in (0, 1):
-            nominal = columns.nominal()
-            params: list[Scalar] = [*nominal]
-            for name, draw in self.randomize.items():
-                at, ends = columns.places()[name], draw.bounds(name, columns.shapes[name])[end]
-                params[at] = map(draw.applied, nominal[at], ends)
-            for name, rule, holds in sensible(m, columns.values(params)):
-                if not holds and name in self.randomize:
-                    raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
-        return columns
-
-    def _refuse_idle(self, columns: Columns) -> None:
-        """Raise ValueError if `randomize` names a parameter that would be drawn, and change nothing."""
-        m, nominal, places = self.model, columns.nominal(), columns.places()
-        for name, draw in self.randomize.items():
-            if name in RANGES and not any(getattr(m, RANGES[name])):
-                raise ValueError(f"randomize {name!r}: no range of the model is in use ({RANGES[name]} is false)")
-            if type(draw) is Scale and not any(nominal[places[name]]):
-                text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
-                raise ValueError(f"randomize {name!r} {text}")
-
-    def _only(self, names: Sequence[str], whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
-        named = self.task.reset_parameters
-        if not isinstance(named, Mapping):
-            return ()
-        rows = rows_of(self.model, {name: which for name, which in named.items() if name not in whole})
-        return tuple((name, rows[name]) for name in names if name in rows)
+        return columns_of(self.model, self.task, self.vary, self.randomize, by_task)
 
     def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
         """Return this episode with a world's own model, made from its parameters."""
@@ -173,43 +135,14 @@ class Episode:
         return self.of_world(params, columns.derive(params))
 
     def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
-        """Return the parameters of a new episode before its `reset` sets some, and the numbers derived from them.
-
-        Those that only `reset` sets are the loaded model's again, not those of the episode before: an episode depends
-        on its seed and number alone.
-        """
+        """Return the parameters of a new episode before its `reset` sets some, and the numbers derived from them."""
         columns = self.params
         if columns is None:
             return [], []
-        rng, nominal = random(b, number, PARAMS), columns.nominal()
-        nominal_episode = replace(self, model=columns.model)
-        by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
-        by_reset = self._set_by_reset(columns)
-        if not (by_task or self.randomize or by_reset):
-            return b["params"], b["derived"]
-        params = list(b["params"])
-        for name, at in columns.places().items():
-            if name in self.randomize:
-                params[at] = self.randomize[name].draw(name, nominal[at], columns.shapes[name], rng)
-            elif name in by_task:
-                params[at] = by_task[name]
-            elif name in by_reset:
-                for i in by_reset[name]:
-                    params[i] = nominal[i]
-        return params, columns.derive(params)
-
-    def _set_by_reset(self, columns: Columns) -> dict[str, list[int]]:
-        """Return, by name, the columns of the parameters that the task's `reset` sets.
-
-        Where the task names elements and all may vary, the others stay as the user has set them.
-        """
-        named, places = self.task.reset_parameters, columns.places()
-        found = {name: [*range(places[name].start, places[name].stop)] for name in named}
-        if isinstance(named, Mapping):
-            for name, rows in rows_of(self.model, {k: named[k] for k in named if k in self.vary}).items():
-                n = math.prod(columns.shapes[name][1:])
-                found[name] = [x for row in rows for x in found[name][n * row : n * (row + 1)]]
-        return found
+        rng, nominal = random(b, number, PARAMS), replace(self, model=columns.model)
+        by_task = nominal.contract.randomize(nominal.before_reset(b, rng))
+        params = redrawn(columns, self.task, self.vary, self.randomize, by_task, b["params"], rng)
+        return (b["params"], b["derived"]) if params is None else (params, columns.derive(params))
 
     # how an episode begins
 

@@ -23,14 +23,14 @@ def columns_of(
     """
     whole = {*vary, *randomize, *by_task}
     names = check_names(m, {*whole, *task.reset_parameters})
-    if "wind" in {*task.inputs, *randomize, *by_task}:
-        check_wind(m, names)
-    if not names:
-        return None
     columns = Columns(m, names, _only(m, task, names, whole))
     nominal, places = columns.nominal(), columns.places()
     for name, draw in randomize.items():
         _refuse_idle(m, name, draw, nominal[places[name]])
+    if "wind" in {*task.inputs, *randomize, *by_task}:
+        check_wind(m, names)
+    if not names:
+        return None
     for end in (0, 1):
         params: list[Scalar] = [*nominal]
         for name, draw in randomize.items():
