@@ -29,8 +29,8 @@ EDGE = {  # of physics: what meets torch and kernels
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
     "ahead.py", "contract.py", "engine.py", "episode.py", "frame_stack.py", "frames.py", "goals.py", "kept.py",
-    "layout.py", "model_view.py", "observation.py", "pixels.py", "randomization.py", "records.py", "repeatable.py",
-    "step_gradient.py", "task_view.py", "varying.py",
+    "layout.py", "model_view.py", "observation.py", "packing.py", "pixels.py", "randomization.py", "records.py",
+    "repeatable.py", "step_gradient.py", "task_calls.py", "task_view.py", "varying.py",
 }  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]

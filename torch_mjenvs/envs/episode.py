@@ -29,10 +29,11 @@ from ..physics.model.state import State
 from ..physics.params import Columns, leaves
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
-from .contract import Contract, Named, Placed, Verdict, by_name, flatten
+from .contract import Contract, Placed, Verdict
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .kept import Held, Kept
-from .layout import TABLE, BufferLayout, size_of, table_buffers
+from .layout import TABLE, BufferLayout, table_buffers
+from .packing import Named, by_name, flatten, size_of
 from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task

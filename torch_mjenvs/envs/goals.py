@@ -14,8 +14,9 @@ from ..compiler.build import Recipe, prepare
 from ..compiler.functions import Pure
 from ..compiler.launch import Kernel
 from ..compiler.program import Buffer, Program, record
-from .contract import COMPUTE_REWARD, Contract, by_name
-from .layout import BufferLayout, size_of
+from .contract import COMPUTE_REWARD, Contract
+from .layout import BufferLayout
+from .packing import by_name, size_of
 from .parts import Shape
 
 GOALS = ("achieved_goal", "desired_goal")  # the names that goals have in an observation

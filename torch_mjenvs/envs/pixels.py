@@ -19,12 +19,11 @@ from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
 from ..rendering.picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from ..rendering.scene import EFFECTS
-from .contract import by_name
 from .engine import Engine
 from .episode import is_known
 from .frame_stack import FrameStack
-from .layout import size_of
 from .model_view import drawn_by_rays
+from .packing import by_name, size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1, "segmentation": 2}

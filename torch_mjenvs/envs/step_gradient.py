@@ -26,10 +26,10 @@ from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
 from ..physics.step_function import STATE, WARM, StepFunction, accelerations
-from .contract import by_name
 from .entries import BAD_STATE
 from .episode import AFTER, Buffers, Episode, random
 from .layout import table_buffers
+from .packing import by_name
 from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
