@@ -90,8 +90,8 @@ class TorchVectorEnv(VectorEnv):
 
     Random numbers depend only on seed, world, and the numbers of the episode and the step. `reset(seed=int)` gives
     world i the stream (seed, first_world + i). A list gives each world the stream of a single world with that seed;
-    None leaves a world's stream as it is. Before any seed is given, streams come from torch's generator,
-            and differ in forked workers.
+    None leaves a world's stream as it is. Before any seed is given, streams come from torch's generator, and
+    differ in forked workers.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model with a feature that is not supported.
