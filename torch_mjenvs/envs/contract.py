@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compiler.scalar import Mask, Scalar, logical_or, select
+from ..physics.algebra.nested import leaves
 from ..physics.model.named import find
-from ..physics.params import as_rows, check_names, leaves
+from ..physics.params import as_rows, check_names
 from .entries import OWN_INFO, OWN_REASONS
 from .kept import Held
 from .observation import POLICY, Observation, is_grouped

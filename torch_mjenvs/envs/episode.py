@@ -22,11 +22,12 @@ from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
+from ..physics.algebra.nested import leaves
 from ..physics.algebra.spatial import MAXVAL
+from ..physics.columns import Columns
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import Columns, leaves
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
 from .contract import Contract, Placed, Verdict

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..compiler.scalar import Scalar
+from ..physics.algebra.nested import leaves
 from ..physics.model.model import Model
-from ..physics.params import leaves
 from .tasks.base import HELD
 
 Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps, as a task sets them: numbers by field and place

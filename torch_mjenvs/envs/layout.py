@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..compiler.program import Buffer
-from ..physics.params import Columns
+from ..physics.columns import Columns
 from ..physics.world_params import param_buffers
 from .entries import BAD_STATE, entries
 from .observation import Observation

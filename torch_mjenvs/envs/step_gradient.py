@@ -21,10 +21,10 @@ from ..compiler.derivatives import NotDifferentiable
 from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..physics import transition
+from ..physics.algebra.nested import floats
 from ..physics.kernel_request import KernelRequest
 from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
-from ..physics.params import floats
 from ..physics.step_function import STATE, WARM, StepFunction, accelerations
 from .entries import BAD_STATE
 from .episode import AFTER, Buffers, Episode, random

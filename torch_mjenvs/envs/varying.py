@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
+from ..physics.columns import Columns
 from ..physics.model.model import Model
-from ..physics.params import RANGES, Columns, check_names, check_wind, rows_of, sensible
+from ..physics.params import RANGES, check_names, check_wind, rows_of, sensible
 from .randomization import Draw, Scale
 from .tasks.base import Task
 

@@ -15,6 +15,8 @@ from ..compiler.functions import Pure
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives
+from .algebra.nested import floats, leaves
+from .columns import deciding
 from .dynamics.inertia import full_m
 from .kernel_request import SENSOR, STATE, KernelRequest
 from .loading.size import sized
@@ -22,7 +24,6 @@ from .model.data import FIELDS, Data
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
-from .params import deciding, floats, leaves
 from .step import left_by_step, step, step_and_data
 from .step_function import WARM
 

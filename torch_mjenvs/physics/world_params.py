@@ -16,8 +16,9 @@ from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..fixed_tensors import fixed
+from .columns import Columns
 from .edited import edited
-from .params import DIRECTIONS, Columns, as_rows
+from .params import DIRECTIONS, as_rows
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
