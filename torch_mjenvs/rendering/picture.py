@@ -23,7 +23,8 @@ from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
 from .camera import pose, pose_of
-from .colours import Pixel, colour, sky
+from .colours import colour, sky
+from .pixel import Pixel
 from .scene import Scene, scene_of
 from .shapes import KINDS
 from .views import Placed, View, look, placements, see
