@@ -1,4 +1,4 @@
-"""What a plane reflects: it is lit at the corners of the rectangles that MuJoCo makes it of, and interpolated between."""
+"""What a plane reflects: it is lit at the corners of the rectangles that MuJoCo makes it of, and between by these."""
 
 from __future__ import annotations
 
