@@ -84,11 +84,6 @@ def as_dtype(x: Any) -> torch.dtype:
     return known[name]
 
 
-def name_of(dtype: torch.dtype) -> str:
-    """Return a dtype's name as kernels have it: "float32"."""
-    return str(dtype).removeprefix("torch.")
-
-
 def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
     """Raise MemoryError if this is more than the process may take on the host; the message names the limit.
 

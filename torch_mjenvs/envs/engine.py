@@ -14,18 +14,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import (
-    as_bound,
-    as_count,
-    as_dtype,
-    as_limit,
-    as_mask,
-    as_mode,
-    as_tensor,
-    check_memory,
-    check_state,
-    name_of,
-)
+from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_mode, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
 from ..compiler.fork import draw_seed
@@ -69,7 +58,7 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
 def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None) -> Recipe:
-    kind = name_of(dtype)
+    kind = launch.name_of(dtype)
     buffers = tuple(episode.buffers(what))
 
     def make() -> Program:
@@ -183,7 +172,7 @@ class Engine(Varied):
             x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()
         self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, self._kernel("reset", origin)))
-        self._gradient = StepGradient(episode, self._step.kernel, name_of(dtype), self._of_tables)
+        self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
         # A user's task is traced now: later its Python could have changed since `step` was traced.
         refresh = _recipe(episode, "refresh", dtype, None)

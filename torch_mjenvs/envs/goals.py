@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checks import name_of
 from ..compiler.build import Recipe, prepare
 from ..compiler.functions import Pure
-from ..compiler.launch import Kernel
+from ..compiler.launch import Kernel, name_of
 from ..compiler.program import Buffer, Program, record
 from .contract import COMPUTE_REWARD, Contract
 from .layout import BufferLayout

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 
-from ..checks import name_of
 from .randomization import Draw
 
 
@@ -26,7 +25,7 @@ def telling(spec: EnvSpec | None, **truths: Any) -> EnvSpec | None:
 def _plain(x: Any) -> Any:
     """Return a constructor's argument in a form that JSON can hold and the constructor takes as well."""
     if isinstance(x, torch.dtype):
-        return name_of(x)
+        return str(x).removeprefix("torch.")
     if isinstance(x, torch.device):
         return str(x)
     if isinstance(x, Enum):

@@ -26,7 +26,6 @@ from ..checks import (
     check_state,
     did_you_mean,
     is_rows,
-    name_of,
 )
 from ..compiler import devices, launch, source
 from ..compiler.functions import bounded
@@ -116,7 +115,7 @@ class Simulation(Varied):
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self.outputs = _check_outputs(self.model, outputs)
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
-        self._name = name_of(self.dtype)
+        self._name = launch.name_of(self.dtype)
         self.vary = check_names(self.model, vary)
         if "wind" in self.inputs:
             check_wind(self.model, self.vary)

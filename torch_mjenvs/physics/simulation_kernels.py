@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ..checks import name_of
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
@@ -32,7 +31,7 @@ OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output} 
 
 def precision_of(dtype: torch.dtype) -> Precision:
     """Return the solver's precision for a dtype."""
-    return PRECISIONS[name_of(dtype)]
+    return PRECISIONS[launch.name_of(dtype)]
 
 
 def _output(m: Model, d: Data, name: str) -> Any:

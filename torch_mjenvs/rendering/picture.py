@@ -10,7 +10,6 @@ import mujoco
 import numpy as np
 import torch
 
-from ..checks import name_of
 from ..compiler import launch, source
 from ..compiler.arrays import Table
 from ..compiler.build import Recipe, build
@@ -87,7 +86,7 @@ class Picture:
     def __init__(self, worlds: Worlds, shot: Shot):
         width, height = shot.shape
         one = next(iter(worlds.states.values()))[worlds.state[0].name]
-        dtype, device = name_of(one.dtype), one.device
+        dtype, device = launch.name_of(one.dtype), one.device
         known, texels = textures.read(worlds.mjm) if "rgb" in shot.outputs else (None, None)
         scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without, worlds.vary)
         scene = scene.without(_covered(scene, worlds, dtype))

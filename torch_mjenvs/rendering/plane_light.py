@@ -6,18 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import (
-    Scalar,
-    absolute,
-    clip,
-    floor,
-    logical_and,
-    logical_not,
-    maximum,
-    minimum,
-    number,
-    select,
-)
+from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, logical_not, maximum, minimum, number, select
 from ..physics.algebra.spatial import Vec, mat_vec, sub, transpose
 from .lights import thrown_back
 from .pixel import Pixel
