@@ -30,8 +30,8 @@ from torch_mjenvs.compiler.functions import Pure
 from torch_mjenvs.compiler.launch import Launch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.kernel_request import KernelRequest
-from torch_mjenvs.physics.simulation import linearized
-from torch_mjenvs.physics.simulation import program as simulated
+from torch_mjenvs.physics.simulation_kernels import linearized
+from torch_mjenvs.physics.simulation_kernels import program as simulated
 from torch_mjenvs.physics.step_function import BACKWARD, STEP, program
 
 from .machine import turns

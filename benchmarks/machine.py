@@ -29,7 +29,9 @@ from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.region_ops import Repeat
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import MOCAP, KernelRequest, program
+from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.simulation import MOCAP
+from torch_mjenvs.physics.simulation_kernels import program
 
 LEAST_CALL = 1e-3  # least seconds between two readings of the clock, so that reading it costs nothing
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

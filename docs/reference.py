@@ -55,7 +55,7 @@ TYPES = {
     "dmc/environment.py": ["SuiteEnvironment", "Physics"],
 }
 # Bases whose members are shown as members of their subclasses.
-UNNAMED = {"Human", "Varied", "Draw", "simulation.Simulation"}
+UNNAMED = {"Human", "OwnParameters", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
 Every public class and function, by the module to import it from. Shapes: N worlds. For introductions with examples see
@@ -138,7 +138,10 @@ def _whole(node: Definition) -> Definition:
             base = find(name.rpartition(".")[2], ["physics", "envs"])
             assert isinstance(base, ast.ClassDef)
             _whole(base)
-            node.bases, node.body = base.bases, [node.body[0], *base.body[1:], *node.body[1:]]  # first the docstring
+            first = ast.unparse(node.bases[0]) == name  # its members come first, too, and else last
+            about, *own = node.body
+            node.body = [about, *base.body[1:], *own] if first else [about, *own, *base.body[1:]]
+            node.bases = [*base.bases, *(x for x in node.bases if ast.unparse(x) != name)]
     return node
 
 

@@ -15,8 +15,8 @@ from kernels import DTYPES, bits, build, object_code, tensors
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import KernelRequest
-from torch_mjenvs.physics.simulation import program as physics
+from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.simulation_kernels import program as physics
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 MISSING = [name for name in (COMPILER, EMULATOR) if not shutil.which(name)]

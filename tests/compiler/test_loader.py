@@ -17,8 +17,8 @@ from torch_mjenvs.compiler.arrays import Table
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import sin
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import KernelRequest
-from torch_mjenvs.physics.simulation import program as physics
+from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.simulation_kernels import program as physics
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = cpu.host().triple

@@ -26,8 +26,8 @@ from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
 from torch_mjenvs.compiler.sink_stores import sink_stores
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import KernelRequest
-from torch_mjenvs.physics.simulation import program as physics
+from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.simulation_kernels import program as physics
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -433,7 +433,8 @@ sys.path.insert(0, "tests")
 import oracle
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import KernelRequest, program
+from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.simulation_kernels import program
 request = KernelRequest(load(oracle.asset("half_cheetah")))
 print(hashlib.sha256(render(program(request, "float32"), 16).encode()).hexdigest())
 """

@@ -13,7 +13,7 @@ import pytest
 from torch_mjenvs import Simulation
 from torch_mjenvs.compiler import progress as module
 from torch_mjenvs.compiler.progress import progress
-from torch_mjenvs.physics import simulation
+from torch_mjenvs.physics import simulation_kernels
 
 # Of no other test: it is not in use, and not kept, when it is asked for.
 SLEDGE = """<mujoco><worldbody><body name="sledge"><joint type="slide" damping="0.123"/>
@@ -97,8 +97,8 @@ def test_a_slow_build_says_what_is_being_done(
     """As it is traced and as it is compiled; but not where what was compiled is found."""
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
     monkeypatch.setattr(module, "PATIENCE", 0.001)
-    record = simulation.program
-    monkeypatch.setattr(simulation, "program", lambda *given: (time.sleep(0.1), record(*given))[1])  # on any machine
+    record = simulation_kernels.program  # which is made slow, on any machine
+    monkeypatch.setattr(simulation_kernels, "program", lambda *given: (time.sleep(0.1), record(*given))[1])
     kept = Simulation(SLEDGE, 1)
     said = capsys.readouterr().err
     for doing in ("tracing", "compiling"):

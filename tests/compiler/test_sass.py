@@ -35,7 +35,7 @@ from torch_mjenvs.compiler.build import Recipe
 from torch_mjenvs.compiler.expr import node
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.tasks.registry import TASKS
-from torch_mjenvs.physics import simulation, world_params
+from torch_mjenvs.physics import simulation_kernels, world_params
 from torch_mjenvs.physics.simulation import Simulation
 
 if torch.get_default_device().type != "cpu":
@@ -205,7 +205,7 @@ def recipes(monkeypatch) -> Iterator[Recipes]:
         found[kernel.handle] = recipe
         return kernel
 
-    for module in (engine, simulation, world_params):
+    for module in (engine, simulation_kernels, world_params):
         monkeypatch.setattr(module, "build", kept)
     yield found
 

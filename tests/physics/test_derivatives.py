@@ -12,7 +12,8 @@ import torch
 
 from torch_mjenvs.physics import UnsupportedModel
 from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
-from torch_mjenvs.physics.simulation import Simulation, precision_of
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import precision_of
 
 # Of differences. Rounding spoils those by small steps, curvature those by large ones, a kink those that reach over it.
 # So all of them are taken, and the best counts: the error of a wrong derivative would be there at every step.

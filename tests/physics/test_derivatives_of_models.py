@@ -17,7 +17,8 @@ import torch
 
 from torch_mjenvs.physics import UnsupportedModel, load, step_function
 from torch_mjenvs.physics.kernel_request import KernelRequest
-from torch_mjenvs.physics.simulation import Simulation, linearized
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import linearized
 
 pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quiet")]
 

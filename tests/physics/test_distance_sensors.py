@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import program
 
 SHAPES = {
     "plane": 'type="plane" size="1 1 1"',

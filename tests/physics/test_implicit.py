@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import State, load, step
-from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.columns import vary
 from torch_mjenvs.physics.simulation import Simulation
 
 BOTH = pytest.mark.parametrize("integrator", ["implicitfast", "implicit"])

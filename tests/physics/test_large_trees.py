@@ -13,9 +13,11 @@ import random_models
 
 from torch_mjenvs.compiler import cpu, tiles
 from torch_mjenvs.compiler.program import Program
-from torch_mjenvs.physics import load, simulation
+from torch_mjenvs.physics import load, simulation_kernels
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.model import dof_chain
-from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import program
 
 NAMES = ("qpos", "qvel", "qacc", "qfrc_constraint")
 
@@ -89,7 +91,7 @@ def simulate(mjm: mujoco.MjModel, outputs: Sequence[str], monkeypatch: pytest.Mo
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "program", counted)
+        patch.setattr(simulation_kernels, "program", counted)
         return Simulation(mjm, 4, dtype="float64", outputs=outputs), in_tiles[0]
 
 

@@ -20,9 +20,10 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.batch import cells, pair_batch
 from torch_mjenvs.physics.constraints.batch.near_groups import near_groups
 from torch_mjenvs.physics.constraints.batch.pair_batch import divided
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import KernelRequest, program
+from torch_mjenvs.physics.simulation_kernels import program
 
 CPU = torch.device("cpu")
 

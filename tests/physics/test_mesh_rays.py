@@ -15,7 +15,7 @@ from ptx import Machine
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.compiler import cuda
-from torch_mjenvs.physics import Data, load, simulation
+from torch_mjenvs.physics import Data, load, simulation_kernels
 from torch_mjenvs.physics.sensors import ray
 from torch_mjenvs.physics.sensors.ray import MISS, ray_geom
 
@@ -110,8 +110,8 @@ def test_rangefinders_of_a_drone_measure_gates_and_others(dtype: torch.dtype) ->
 @pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="on a GPU all other tests run this code itself")
 def test_the_code_for_a_gpu_gives_the_same_bits() -> None:
     """Where rays meet and miss a gate, by the interpreter of PTX."""
-    request = simulation.KernelRequest(load(mujoco.MjModel.from_xml_string(SHAPES)), ("sensordata",))
-    program, rng = simulation.program(request, "float32", stepping=False), np.random.default_rng(0)
+    request = simulation_kernels.KernelRequest(load(mujoco.MjModel.from_xml_string(SHAPES)), ("sensordata",))
+    program, rng = simulation_kernels.program(request, "float32", stepping=False), np.random.default_rng(0)
     state = {"qpos": rng.normal(0, 0.4, (7, 256)), "qvel": np.zeros((6, 256)), "qacc_warmstart": np.zeros((6, 256))}
     ours, theirs = kernels.tensors(program, state), kernels.tensors(program, state)
     kernels.build(program).bind(ours)()

@@ -13,7 +13,8 @@ from torch_mjenvs.physics.constraints.batch import pair_batch
 from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import Simulation, program
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import program
 
 OUTPUTS = ("qacc", "qfrc_constraint", "cfrc_ext")
 

@@ -21,9 +21,11 @@ import torch
 from torch_mjenvs.compiler import loader
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.batch import pair_batch
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.model.precision import DOUBLE
-from torch_mjenvs.physics.simulation import KernelRequest, Simulation, program
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import program
 
 pytestmark = pytest.mark.usefixtures("quiet")  # states that MuJoCo warns about are not compared
 

@@ -15,7 +15,7 @@ import torch
 
 from torch_mjenvs.physics import Data, Simulation, State, forward, load, step
 from torch_mjenvs.physics.model.model import Model
-from torch_mjenvs.physics.simulation import precision_of
+from torch_mjenvs.physics.simulation_kernels import precision_of
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
 RANDOM = ("random-21", "random-25", "random-29", "random-33", "random-80")

@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from torch_mjenvs.physics import State, load, step
-from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.columns import vary
 from torch_mjenvs.physics.pipeline import derive
 
 

@@ -19,7 +19,8 @@ from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.model.precision import DOUBLE, SINGLE
 from torch_mjenvs.physics.pipeline import OF_SENSORS, derive
-from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import OUTPUTS
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4}

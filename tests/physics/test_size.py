@@ -13,10 +13,11 @@ import oracle
 import pytest
 
 from torch_mjenvs import Simulation, UnsupportedModel
-from torch_mjenvs.physics import load, simulation
+from torch_mjenvs.physics import load, simulation_kernels
 from torch_mjenvs.physics.constraints.batch import near_groups
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.loading import size
-from torch_mjenvs.physics.simulation import KernelRequest, program
+from torch_mjenvs.physics.simulation_kernels import program
 
 
 def model(inside: str) -> mujoco.MjModel:
@@ -176,7 +177,7 @@ def test_pairs_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monkey
 
 def test_a_simulation_warns_before_it_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "LARGE", 1)
-    monkeypatch.setattr(simulation, "program", lambda *asked: never())
+    monkeypatch.setattr(simulation_kernels, "program", lambda *asked: never())
     with pytest.warns(UserWarning, match="building its kernel may take minutes"), pytest.raises(AssertionError):
         Simulation(model("<body><joint damping='.0123'/><geom size='.1' mass='3.21'/></body>"), 1)
 

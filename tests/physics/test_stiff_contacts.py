@@ -20,7 +20,8 @@ from torch_mjenvs.physics.constraints.invweight import geom_invweight0
 from torch_mjenvs.physics.constraints.softening import contact_bound
 from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.simulation import Simulation, precision_of
+from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.simulation_kernels import precision_of
 
 F32, F64 = torch.float32, torch.float64
 

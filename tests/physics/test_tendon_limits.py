@@ -10,10 +10,10 @@ import random_params
 import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.columns import vary
 from torch_mjenvs.physics.constraints.friction import FrictionLoss
 from torch_mjenvs.physics.constraints.limits import Limit
 from torch_mjenvs.physics.model.enums import TrnType
-from torch_mjenvs.physics.params import vary
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.columns import vary
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

@@ -12,7 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TASKS, Shift, Simulation, Start, TorchVectorEnv, Uniform
-from torch_mjenvs.physics.simulation import program
+from torch_mjenvs.physics.simulation_kernels import program
 
 # Two lights, one of which follows a body; materials that are shown, overridden, textured and see-through.
 SCENE = """<mujoco><visual><quality offsamples="0" shadowsize="1024"/>

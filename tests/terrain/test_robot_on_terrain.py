@@ -15,7 +15,7 @@ from ptx import Machine
 
 from torch_mjenvs import Outcome, Simulation, Task, TorchVectorEnv
 from torch_mjenvs.compiler import cuda
-from torch_mjenvs.physics import load, simulation
+from torch_mjenvs.physics import load, simulation_kernels
 from torch_mjenvs.terrain import KINDS, TerrainGenerator, grid, heights
 from torch_mjenvs.vectors import from_axis_angle, norm, sub
 
@@ -55,7 +55,7 @@ def test_the_code_for_a_gpu_gives_the_same_bits():
     for name, x in zip(("qpos", "qvel", "ctrl"), zip(*states, strict=True), strict=True):
         getattr(sim, name).copy_(torch.tensor(np.array(x)))
     sim.step(80)
-    program = simulation.program(simulation.KernelRequest(load(mjm), ("sensordata",)), "float32")
+    program = simulation_kernels.program(simulation_kernels.KernelRequest(load(mjm), ("sensordata",)), "float32")
     state = {name: getattr(sim, name).numpy().T for name in ("qpos", "qvel", "qacc_warmstart", "ctrl")}
     ours, theirs = kernels.tensors(program, state), kernels.tensors(program, state)
     kernels.build(program).bind(ours)()

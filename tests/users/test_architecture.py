@@ -23,14 +23,14 @@ PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {  # of physics: what meets torch and kernels
-    "derivatives.py", "kernel_request.py", "simulation.py", "size.py", "step_function.py", "transition.py",
-    "world_params.py",
+    "derivatives.py", "kernel_request.py", "simulation.py", "simulation_kernels.py", "size.py", "step_function.py",
+    "transition.py", "world_params.py",
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
-    "ahead.py", "contract.py", "engine.py", "episode.py", "frame_stack.py", "frames.py", "goals.py", "layout.py",
-    "model_view.py", "observation.py", "pixels.py", "randomization.py", "records.py", "repeatable.py",
-    "step_gradient.py", "task_view.py",
+    "ahead.py", "contract.py", "engine.py", "episode.py", "frame_stack.py", "frames.py", "goals.py", "kept.py",
+    "layout.py", "model_view.py", "observation.py", "packing.py", "pixels.py", "randomization.py", "records.py",
+    "repeatable.py", "step_gradient.py", "task_calls.py", "task_view.py", "varying.py",
 }  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]

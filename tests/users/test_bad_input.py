@@ -578,7 +578,7 @@ def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
 
 
 def test_threads_that_draw_are_no_reason_to_warn_of_our_own_tasks(monkeypatch):
-    monkeypatch.setattr("torch_mjenvs.envs.contract.drawn", itertools.count().__next__)
+    monkeypatch.setattr("torch_mjenvs.envs.task_calls.drawn", itertools.count().__next__)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TorchVectorEnv("Hopper", 2, max_episode_steps=7)

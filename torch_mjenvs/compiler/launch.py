@@ -22,6 +22,11 @@ PADDING = 16  # worlds are allocated in multiples of this, so that no vector is 
 TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
 
 
+def name_of(dtype: torch.dtype) -> str:
+    """Return a dtype's name as kernels have it: "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def padded(n: int) -> int:
     """Return the number of worlds that are allocated for n."""
     return -(-n // PADDING) * PADDING

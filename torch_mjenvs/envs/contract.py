@@ -1,45 +1,33 @@
-"""Calls a task's functions and checks what they return, with errors in the task's own terms.
+"""What a task's functions return, checked, with errors in the task's own terms.
 
-Exceptions raised within a task's functions say in which line of its file they arose. Return values are checked against
-the model, against what the task declares, and against what the same function returned before.
+Return values are checked against the model, against what the task declares, and against what the same function returned
+before.
 """
 
 from __future__ import annotations
 
-import inspect
-import linecache
 import math
-import random
-import sys
-import threading
-import traceback
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compiler.expr import refused_questions, type_of
 from ..compiler.scalar import Mask, Scalar, logical_or, select
-from ..compiler.source import is_own
-from ..physics.model.model import Model
+from ..physics.algebra.nested import leaves
 from ..physics.model.named import find
-from ..physics.params import as_rows, check_names, leaves
+from ..physics.params import as_rows, check_names
 from .entries import OWN_INFO, OWN_REASONS
+from .kept import Held
 from .observation import POLICY, Observation, is_grouped
-from .parts import Shape, Tree
-from .repeatable import called_twice
-from .task_view import NotThere, copy_for_task
+from .packing import Entries, Named, Widths, by_name, flatten, width_of
+from .parts import Tree
+from .task_calls import TaskCalls, counted, describe, is_mask
+from .task_view import NotThere
 from .tasks.base import HELD, Control, Outcome, Start, Task, World
 
-Named = dict[str, Scalar | list[Scalar]]
-Entries = Mapping[str, Scalar | list[Scalar]]  # the same, read-only
 COMPUTE_REWARD = "compute_reward"  # of tasks with goals, and of their environments; it is given no model
-Held = dict[str, dict[int, Scalar]]  # inputs that a world keeps: numbers by field and place
-Widths = dict[str, int]  # lengths of named lists; 0 for a single number
-
+MOST_ROWS = 2**24  # up to here float32, in which a world may count them, knows all whole numbers
 
 
 class Placed(NamedTuple):
@@ -51,15 +39,6 @@ class Placed(NamedTuple):
     memory: Named
     parameters: dict[str, list[Scalar]]
     held: Held
-
-
-MOST_ROWS = 2**24  # up to here float32, in which a world may count them, knows all whole numbers
-
-RECORDED = (
-    "A task's functions are run once, to record what a kernel will compute for every world. Numbers of a world are "
-    "known only when the kernel runs: Python's if, and, or, max, float and the functions of math and NumPy do not know "
-    "them. torch_mjenvs.scalar has select, logical_and, maximum, sin, ... to be used instead"
-)
 
 
 @dataclass(frozen=True)
@@ -79,15 +58,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Contract:
+class Contract(TaskCalls):
     """A task's functions for a model, with checked return values.
 
     Raises TypeError or ValueError, naming the task's function and its line, for a return value that does not fit.
     """
-
-    task: Task
-    model: Model
-    twice: bool = False  # whether to call each function twice, and compare
 
     def memory(self) -> tuple[Widths, list[Scalar]]:
         """Return the names and widths of a world's memory, and its first numbers."""
@@ -102,7 +77,7 @@ class Contract:
 
     def tables(self) -> dict[str, np.ndarray]:
         """Return the task's tables, by name, as arrays of finite numbers with a row or more."""
-        returned = self.call("tables")
+        returned = self.call("tables", may_draw=True)  # all worlds share tables
         if not isinstance(returned, Mapping):
             text = f"must give a dict of arrays by name, not a {type(returned).__name__}"
             raise self.error("tables", TypeError, text)
@@ -351,17 +326,6 @@ class Contract:
             raise self.error("observe", ValueError, text)
         return shapes, numbers
 
-    def nested(self, function: str, x: Any, what: str) -> tuple[Shape, list[Scalar]]:
-        """Return the shape and the numbers of a number, a list, or lists of lists of one shape."""
-        if not isinstance(x, (list, tuple)):
-            return (), [self.number(function, x, what)]
-        if not x:
-            raise self.error(function, ValueError, f"{what!r} is an empty list: leave it out")
-        inside = [self.nested(function, y, f"{what}[{i}]") for i, y in enumerate(x)]
-        if any(shape != inside[0][0] for shape, _ in inside):
-            raise self.error(function, ValueError, f"{what!r} must be of lists that are all of one shape")
-        return (len(x), *inside[0][0]), [y for _, numbers in inside for y in numbers]
-
     def observation(self, shapes: Tree) -> Observation:
         """Return the observation of these shapes, with the task's tables of noise and history."""
         task: Any = self.task  # of whose tables type checkers do not know
@@ -399,7 +363,8 @@ class Contract:
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Mapping[str, Any]) -> Scalar:
         """Return the reward that the task gives for goals, shaped as in its observation."""
-        return self.number(COMPUTE_REWARD, self.call(COMPUTE_REWARD, achieved_goal, desired_goal, info), "the reward")
+        returned = self.call_plainly(COMPUTE_REWARD, achieved_goal, desired_goal, info)
+        return self.number(COMPUTE_REWARD, returned, "the reward")
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""
@@ -475,149 +440,3 @@ class Contract:
                 text = f"info {name!r} is {counted(width_of(x))}, and {counted(widths[name])} in reset_info"
                 raise self.error("outcome", ValueError, text)
         return widths
-
-    def call_with_rng(self, function: str, world: World) -> Any:
-        """Call a function that takes random numbers, and also the world if it has an argument of that name."""
-        wanted = "world" in inspect.signature(getattr(self.task, function)).parameters
-        return self.call(function, world.rng, **({"world": world} if wanted else {}))
-
-    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
-
-        Raises ValueError if it draws from NumPy's, Python's or torch's generator, which would give all worlds and
-        episodes the same numbers; `tables` may, as all worlds share tables. In a program of several threads another
-        thread may have drawn, so it only warns. Raises ValueError, too, if a second call with the same arguments gives
-        something else.
-        """
-
-        def call() -> Any:
-            further = {name: copy_for_task(x) for name, x in named.items()}
-            first = () if function == COMPUTE_REWARD else (self.model,)
-            return getattr(self.task, function)(*first, *map(copy_for_task, arguments), **further)
-
-        before, asked = drawn(), refused_questions()
-        try:
-            found, same = called_twice(call, (*arguments, *named.values())) if self.twice else (call(), True)
-        except Exception as error:
-            error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
-            if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
-                error.add_note(RECORDED)
-            raise
-        shared = function == "tables"
-        if drawn() != before and not shared and not is_own(type(self.task).__module__):  # ours draw only by rng
-            text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
-            told = self.error(function, ValueError, text)
-            if threading.active_count() == 1:
-                raise told
-            warnings.warn(f"{told} (unless it was another thread that drew)", stacklevel=2)
-        if refused_questions() != asked:
-            text = "asks whether a number of a world is true, or for its value, and catches the error: use select"
-            raise self.error(function, TypeError, text)
-        if not same:
-            raise self.error(function, ValueError, (
-                "gives something else when it is called again with the same arguments, such as numbers of a random "
-                "generator of its own, a counter, or a clock. A kernel would repeat one of them in all worlds and "
-                "steps: draw from rng, and keep what changes in the memory"
-            ))  # fmt: skip
-        return found
-
-    def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:
-        """Return a dict of numbers and lists of numbers, checked."""
-        if not isinstance(returned, Mapping) or not all(isinstance(name, str) for name in returned):
-            text = f"{what} must be a dict of numbers, or lists of them, by name, not {describe(returned)}"
-            raise self.error(function, TypeError, text)
-        return {
-            name: self.numbers(function, x, name) if isinstance(x, (list, tuple)) else self.number(function, x, name)
-            for name, x in returned.items()
-        }
-
-    def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list[Scalar]:
-        """Return a list of numbers, checked, of this width if one is given."""
-        if not isinstance(returned, (list, tuple)):
-            raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
-        if width is not None and len(returned) != width:
-            text = f"gave {len(returned)} numbers for {what}, and the model has {width}"
-            raise self.error(function, ValueError, text)
-        return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(returned)]
-
-    def number(self, function: str, x: Any, what: str) -> Scalar:
-        """Return one number, checked; Python's own become floats."""
-        if is_mask(x):
-            text = f"{what} must be a number, not a truth value: select(it, 1.0, 0.0) makes it one"
-            raise self.error(function, TypeError, text)
-        if isinstance(x, (int, float)):
-            return float(x)
-        if kind_of(x) != "f":
-            raise self.error(function, TypeError, f"{what} must be a number, not {describe(x)}")
-        return x
-
-    def error(self, function: str, kind: type[Exception], text: str) -> Exception:
-        """Make an exception whose text begins with the task's function and its line."""
-        code = getattr(getattr(self.task, function, None), "__code__", None)  # "world.at" is none of the task's
-        place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-        return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
-
-
-def drawn() -> tuple[Any, ...]:
-    """Return the states of NumPy's, Python's and torch's generators."""
-    _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (tasks may draw from this generator)
-    torch = sys.modules.get("torch")  # recording does not need it, so it may not be imported
-    torchs = torch and torch.get_rng_state().numpy().tobytes()
-    return key.tobytes(), rest, random.getstate(), torchs  # type: ignore[union-attr]
-
-
-def width_of(x: Scalar | list[Scalar]) -> int:
-    """Return the length of a list, or 0 for a single number."""
-    return len(x) if isinstance(x, list) else 0
-
-
-def flatten(widths: Widths, values: Entries) -> list[Scalar]:
-    """Return named numbers as one list, in the order of `widths`, with 0 where a name is absent."""
-    out: list[Scalar] = []
-    for name, width in widths.items():
-        x = values.get(name, [0.0] * width if width else 0.0)
-        out += x if isinstance(x, list) else [x]
-    return out
-
-
-def by_name(widths: Widths, values: list[Scalar]) -> Named:
-    """Return the numbers of a list by name: the inverse of `flatten`."""
-    out: Named = {}
-    rest = list(values)
-    for name, width in widths.items():
-        out[name], rest = (rest[:width], rest[width:]) if width else (rest[0], rest[1:])
-    return out
-
-
-def is_mask(x: Any) -> bool:
-    """Return True for a truth value or a comparison of scalars."""
-    return kind_of(x) == "b"
-
-
-def kind_of(x: Any) -> str | None:
-    """Return "f", "b" or "i" for a scalar, None for anything else."""
-    try:
-        return type_of(x)
-    except TypeError:
-        return None
-
-
-def describe(x: Any) -> str:
-    """Return a description of a value and its type, for an error message."""
-    known = type(x) in (bool, int, float) or kind_of(x) is None
-    return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
-
-
-def counted(width: int) -> str:
-    """Return a width in words, for an error message."""
-    return f"a list of {width}" if width else "one number"
-
-
-def line_of(error: Exception) -> str:
-    """Return the innermost line outside of this package that an exception passed through, else the innermost inside."""
-    frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
-    package = str(Path(__file__).parents[1])  # not a module constant: the path would become part of the cache key
-    outside = [frame for frame in frames if not frame[0].startswith(package)]
-    file, number = (outside or frames)[-1]
-    text = linecache.getline(file, number).strip()
-    return f"{file}, line {number}" + (f": {text}" if text else "")

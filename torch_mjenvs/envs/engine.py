@@ -26,13 +26,13 @@ from ..fixed_tensors import fixed
 from ..physics.loading.history import history_to
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
-from ..physics.simulation import precision_of
+from ..physics.simulation_kernels import precision_of
 from ..physics.world_params import Params, Varied
 from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
 from .contract import COMPUTE_REWARD, Contract
 from .entries import BAD_STATE
-from .episode import Episode, flat, is_known
+from .episode import Episode, is_known
 from .goals import GoalReward, shapes_of_goals
 from .layout import TABLE, table_buffers
 from .model_view import model_view
@@ -58,7 +58,7 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
 def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None) -> Recipe:
-    kind = str(dtype).removeprefix("torch.")
+    kind = launch.name_of(dtype)
     buffers = tuple(episode.buffers(what))
 
     def make() -> Program:
@@ -171,9 +171,7 @@ class Engine(Varied):
             x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()
         self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, self._kernel("reset", origin)))
-        self._gradient = StepGradient(
-            episode, self._step.kernel, str(dtype).removeprefix("torch."), self._of_tables
-        )
+        self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
         # A user's task is traced now: later its Python could have changed since `step` was traced.
         refresh = _recipe(episode, "refresh", dtype, None)
@@ -193,7 +191,7 @@ class Engine(Varied):
             )
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
-        first = {"qpos": self.model.qpos0} | ({"kept": flat(episode.initial_kept)} if self.layout.kept else {})
+        first = {"qpos": self.model.qpos0} | ({"kept": episode.kept.first} if self.layout.kept else {})
         for name, values in first.items():
             self.buffers[name].copy_(torch.tensor(values, dtype=dtype, device=self.device)[:, None])
         self.seed(draw_seed())

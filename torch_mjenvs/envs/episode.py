@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,20 +22,24 @@ from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
+from ..physics.algebra.nested import leaves
 from ..physics.algebra.spatial import MAXVAL
+from ..physics.columns import Columns
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import RANGES, Columns, check_names, check_wind, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import Controlled, controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
-from .contract import Contract, Held, Named, Placed, Verdict, by_name, flatten
+from .contract import Contract, Placed, Verdict
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
-from .layout import TABLE, BufferLayout, size_of, table_buffers
-from .randomization import Draw, Scale
+from .kept import Held, Kept
+from .layout import TABLE, BufferLayout, table_buffers
+from .packing import Named, by_name, flatten, size_of
+from .randomization import Draw
 from .records import EpisodeState, StepResult, WorldState
 from .task_view import NotThere, copy_for_task
-from .tasks.base import HELD, Start, Task, World
+from .tasks.base import Start, Task, World
+from .varying import columns_of, redrawn
 
 Buffers = Mapping[str, list[Any]]  # one world's numbers in each buffer, by name: scalars, masks and words
 
@@ -54,11 +57,6 @@ def random(b: Buffers, number: Word, what: Word) -> Random:
 def is_bad(xs: list[Scalar]) -> Mask:
     """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
-
-
-def flat(by_name: Mapping[str, Sequence[Scalar]]) -> list[Scalar]:
-    """Return lists by name as one list."""
-    return [x for part in by_name.values() for x in part]
 
 
 def is_known(x: Task | Draw) -> bool:
@@ -93,45 +91,7 @@ class Episode:
     def params(self) -> Columns | None:
         """The parameters that vary from world to world; None if none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
-        m, names = self.model, check_names(
-            self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
-        )
-        if "wind" in self.held:
-            check_wind(m, names)
-        if not names:
-            return None
-        columns = Columns(m, names, self._only(names, {*self.vary, *self.randomize, *by_task}))
-        self._refuse_idle(columns)
-        if "wind" in {*self.randomize, *by_task}:
-            check_wind(m, names)
-        for end in (0, 1):
-            nominal = columns.nominal()
-            params: list[Scalar] = [*nominal]
-            for name, draw in self.randomize.items():
-                at, ends = columns.places()[name], draw.bounds(name, columns.shapes[name])[end]
-                params[at] = map(draw.applied, nominal[at], ends)
-            for name, rule, holds in sensible(m, columns.values(params)):
-                if not holds and name in self.randomize:
-                    raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
-        return columns
-
-    def _refuse_idle(self, columns: Columns) -> None:
-        """Raise ValueError if `randomize` names a parameter that would be drawn, and change nothing."""
-        m, nominal, places = self.model, columns.nominal(), columns.places()
-        for name, draw in self.randomize.items():
-            if name in RANGES and not any(getattr(m, RANGES[name])):
-                raise ValueError(f"randomize {name!r}: no range of the model is in use ({RANGES[name]} is false)")
-            if type(draw) is Scale and not any(nominal[places[name]]):
-                text = "multiplies numbers that are all 0 in the model, which changes nothing: use Shift or Uniform"
-                raise ValueError(f"randomize {name!r} {text}")
-
-    def _only(self, names: Sequence[str], whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """For the parameters that only `reset` sets, return which rows vary, if the task names them."""
-        named = self.task.reset_parameters
-        if not isinstance(named, Mapping):
-            return ()
-        rows = rows_of(self.model, {name: which for name, which in named.items() if name not in whole})
-        return tuple((name, rows[name]) for name in names if name in rows)
+        return columns_of(self.model, self.task, self.vary, self.randomize, by_task)
 
     def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
         """Return this episode with a world's own model, made from its parameters."""
@@ -177,43 +137,14 @@ class Episode:
         return self.of_world(params, columns.derive(params))
 
     def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
-        """Return the parameters of a new episode before its `reset` sets some, and the numbers derived from them.
-
-        Those that only `reset` sets are the loaded model's again, not those of the episode before: an episode depends
-        on its seed and number alone.
-        """
+        """Return the parameters of a new episode before its `reset` sets some, and the numbers derived from them."""
         columns = self.params
         if columns is None:
             return [], []
-        rng, nominal = random(b, number, PARAMS), columns.nominal()
-        nominal_episode = replace(self, model=columns.model)
-        by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
-        by_reset = self._set_by_reset(columns)
-        if not (by_task or self.randomize or by_reset):
-            return b["params"], b["derived"]
-        params = list(b["params"])
-        for name, at in columns.places().items():
-            if name in self.randomize:
-                params[at] = self.randomize[name].draw(name, nominal[at], columns.shapes[name], rng)
-            elif name in by_task:
-                params[at] = by_task[name]
-            elif name in by_reset:
-                for i in by_reset[name]:
-                    params[i] = nominal[i]
-        return params, columns.derive(params)
-
-    def _set_by_reset(self, columns: Columns) -> dict[str, list[int]]:
-        """Return, by name, the columns of the parameters that the task's `reset` sets.
-
-        Where the task names elements and all may vary, the others stay as the user has set them.
-        """
-        named, places = self.task.reset_parameters, columns.places()
-        found = {name: [*range(places[name].start, places[name].stop)] for name in named}
-        if isinstance(named, Mapping):
-            for name, rows in rows_of(self.model, {k: named[k] for k in named if k in self.vary}).items():
-                n = math.prod(columns.shapes[name][1:])
-                found[name] = [x for row in rows for x in found[name][n * row : n * (row + 1)]]
-        return found
+        rng, nominal = random(b, number, PARAMS), replace(self, model=columns.model)
+        by_task = nominal.contract.randomize(nominal.before_reset(b, rng))
+        params = redrawn(columns, self.task, self.vary, self.randomize, by_task, b["params"], rng)
+        return (b["params"], b["derived"]) if params is None else (params, columns.derive(params))
 
     # how an episode begins
 
@@ -224,7 +155,7 @@ class Episode:
         drawn = self.of_world(params, derived)
         start = drawn.start(b, number)
         own = drawn.with_parameters(start.parameters)
-        kept = own.with_held(flat(own.initial_kept), start.held)
+        kept = own.kept.with_inputs(own.kept.first, start.held)
         episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, kept, start.memory)
         episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
@@ -262,7 +193,7 @@ class Episode:
         placed: Named | None = None,
     ) -> EpisodeState:
         """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
-        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN), kept if self.held else ())
+        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN), kept if self.kept.inputs else ())
         memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.observe(world, None)
@@ -289,8 +220,8 @@ class Episode:
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
-        kept = kept or (flat(self.initial_kept) if self.held else ())
-        given = self.kept_by_name(kept) if kept else {}
+        kept = kept or (self.kept.first if self.kept.inputs else ())
+        given = self.kept.by_name(kept)
         data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
@@ -305,7 +236,7 @@ class Episode:
         for name, x, n in (("qpos", start.qpos, m.nq), ("qvel", start.qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
                 raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
-        kept = self.with_held(self.begun_anew(world._kept), self.contract.held("world.at", start))
+        kept = self.kept.with_inputs(self.kept.begun_anew(world._kept), self.contract.held("world.at", start))
         found: World = copy_for_task(self.world_at(list(start.qpos), list(start.qvel), list(act), world.rng, kept))
         return replace(found, memory=world.memory)
 
@@ -313,7 +244,7 @@ class Episode:
         """Return this world after substeps of physics, as `World.settled` does."""
         m = self.model
         begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
-        pushes = self.held_by_name(self.begun_anew(world._kept))
+        pushes = self.kept.inputs_of(self.kept.begun_anew(world._kept))
         end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision, **pushes)
         return self.put(world, Start(end.qpos, end.qvel, end.act))
 
@@ -377,7 +308,7 @@ class Episode:
             b.get("derived", []),
             history=b.get("history", []),
             episode_sums=b.get("episode_sums", []),
-            kept=choose_all(bad_state, flat(self.initial_kept), kept),
+            kept=choose_all(bad_state, self.kept.first, kept),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
@@ -394,10 +325,10 @@ class Episode:
         and keeps its old state, if any of `bad` is true or its state turns bad.
         """
         m = self.model
-        kept = self.with_held(old.kept, held)
-        by_physics = {name: x for name, x in self.kept_by_name(kept).items() if name in m.kept0}
+        kept = self.kept.with_inputs(old.kept, held)
+        by_physics = {name: x for name, x in self.kept.by_name(kept).items() if name in m.kept0}
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=by_physics)
-        pushes, inputs = dict(pushes), self.held_by_name(kept)
+        pushes, inputs = dict(pushes), self.kept.inputs_of(kept)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
         kicked = replace(kicked, qpos=pushes.pop("qpos", kicked.qpos))
@@ -409,7 +340,7 @@ class Episode:
             )  # fmt: skip
             moved, by = controlled_steps(m, kicked, self.in_substeps(before, ctrl), by, n, self.precision, **pushes)
             ctrl, inputs = by.ctrl, by.inputs
-            bad = (*bad, is_bad(self.flat_inputs(inputs)))
+            bad = (*bad, is_bad(self.kept.of_inputs(inputs)))
         else:
             moved = steps(m, kicked, ctrl, n, self.precision, **pushes, **inputs)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
@@ -420,9 +351,9 @@ class Episode:
             pushes = with_more(pushes, choose_all(stopped, no_pushes(m, by.more), by.more))
         new.ctrl = ctrl if self.layout.controls else []
         new.kept = [x for name in m.kept0 for x in state.kept[name]]
-        if self.held:
-            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.flat_inputs(inputs))
-            pushes |= self.held_by_name(new.kept)
+        if self.kept.inputs:
+            new.kept += choose_all(stopped, old.kept[len(new.kept) :], self.kept.of_inputs(inputs))
+            pushes |= self.kept.inputs_of(new.kept)
         data = AFTER[self.task.data](m, state, ctrl, self.precision, **pushes)
         left = by.memory if self.contract.has_substeps else {}
         after = World(new.qpos, new.qvel, left, data, before.rng, new.act, self.tables, self, new.kept)
@@ -435,7 +366,7 @@ class Episode:
         draws = before.rng.fork()
 
         def control(i: Any, state: State, by: Controlled) -> Controlled:
-            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.flat_inputs(by.inputs)
+            kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.kept.of_inputs(by.inputs)
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
             world.memory = before.memory | by.memory
             ctrl, pushes, held, memory = self.contract.substep_control(world, targets)
@@ -445,68 +376,9 @@ class Episode:
             ):
                 if tuple(found) != known:
                     raise self.contract.error("substep_control", ValueError, text.format([*found], [*known]))
-            return Controlled(ctrl, self.held_by_name(self.with_held(kept, held)), pushes, memory)
+            return Controlled(ctrl, self.kept.inputs_of(self.kept.with_inputs(kept, held)), pushes, memory)
 
         return control
-
-    # what a world keeps besides positions, velocities and activations
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The inputs of mjData that the task sets, and that worlds keep; poses of mocap bodies are always whole."""
-        named = {*self.task.inputs}
-        mocap = ("mocap_pos", "mocap_quat")
-        return tuple(name for name in HELD if name in named or (name in mocap and named & {*mocap}))
-
-    @property
-    def initial_kept(self) -> dict[str, list[Scalar]]:
-        """What an episode begins with, by name: what physics keeps (`Model.kept0`), then inputs as the model has them.
-        """
-        m = self.model
-        mocap = [i for i, k in enumerate(m.body_mocapid) if k >= 0]
-        inputs: dict[str, list[Scalar]] = {
-            "mocap_pos": [x for i in mocap for x in m.body_pos[i]],
-            "mocap_quat": [x for i in mocap for x in m.body_quat[i]],
-            "eq_active": [float(x) for x in m.eq_active0],
-            "wind": [*m.wind],
-        }
-        kept: dict[str, list[Scalar]] = {name: [*x] for name, x in m.kept0.items()}
-        return kept | {name: inputs[name] for name in self.held}
-
-    def with_held(self, kept: Sequence[Scalar], held: Held) -> list[Scalar]:
-        """Return what a world keeps, with the inputs that its task has set."""
-        changed, at = list(kept), 0
-        for name, initial in self.initial_kept.items():
-            for place, x in held.get(name, {}).items():
-                changed[at + place] = x
-            at += len(initial)
-        return changed
-
-    def begun_anew(self, kept: Sequence[Scalar]) -> list[Scalar]:
-        """Return what a world keeps where another state is looked at: inputs stay, physics has its initial numbers.
-
-        Empty if there are no inputs: then all are initial.
-        """
-        if not (self.held and kept):
-            return []
-        first = flat(self.model.kept0)
-        return first + list(kept[len(first) :])
-
-    def held_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
-        """Return the inputs among what a world keeps as the physics takes them; none if nothing is given."""
-        return {name: x for name, x in self.kept_by_name(kept).items() if name in self.held} if kept else {}
-
-    def flat_inputs(self, inputs: Mapping[str, Any]) -> list[Scalar]:
-        """Return the inputs of `held_by_name` as a world keeps them."""
-        return leaves([inputs[name] for name in self.held])
-
-    def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, Any]:
-        """Convert `WorldState.kept`, a list, to fields by name, nested as the physics takes them."""
-        left, found = iter(kept), {}
-        for name, initial in self.initial_kept.items():
-            numbers, n = [next(left) for _ in initial], HELD.get(name, 1)
-            found[name] = numbers if n == 1 else [numbers[i : i + n] for i in range(0, len(numbers), n)]
-        return found
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Held, Mask]:
         """Return ctrl, pushes, inputs to be kept, and the mask of worlds in which any is bad; there all are 0."""
@@ -634,7 +506,7 @@ class Episode:
     def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
-        kept = self.begun_anew(b.get("kept", [])) or flat(self.initial_kept)
+        kept = self.kept.begun_anew(b.get("kept", [])) or self.kept.first
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state, kept)
         remembered = {name: getattr(episode.world, name) for name in ("memory", "history", "kept")}
         return {
@@ -649,6 +521,11 @@ class Episode:
         return {"next_start": self.start_ahead(b, number), "next_episode": [number + 1]}
 
     # what the kernels are made from
+
+    @property
+    def kept(self) -> Kept:
+        """What a world keeps besides positions, velocities and activations."""
+        return Kept(self.model, self.task.inputs)
 
     @property
     def contract(self) -> Contract:
@@ -671,7 +548,7 @@ class Episode:
         m, (widths, _) = self.model, self.contract.memory()
         sizes = {
             "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
-            "memory": size_of(widths), "kept": len(flat(self.initial_kept)) if self.held else 0,
+            "memory": size_of(widths), "kept": len(self.kept.first) if self.kept.inputs else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
         buffers += table_buffers(self.shapes)
@@ -711,7 +588,7 @@ class Episode:
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
-            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.initial_kept.items()},
+            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.kept.initial.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params,
             self.shapes, tuple(pushes), tuple(left), self.is_ahead, self.shows_end,

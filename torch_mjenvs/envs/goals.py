@@ -11,10 +11,11 @@ import torch
 
 from ..compiler.build import Recipe, prepare
 from ..compiler.functions import Pure
-from ..compiler.launch import Kernel
+from ..compiler.launch import Kernel, name_of
 from ..compiler.program import Buffer, Program, record
-from .contract import COMPUTE_REWARD, Contract, by_name
-from .layout import BufferLayout, size_of
+from .contract import COMPUTE_REWARD, Contract
+from .layout import BufferLayout
+from .packing import by_name, size_of
 from .parts import Shape
 
 GOALS = ("achieved_goal", "desired_goal")  # the names that goals have in an observation
@@ -31,7 +32,7 @@ class GoalReward:
         self._reads: set[str] = set()  # the entries of info that the task's function reads
         info = [Buffer("info", size_of(self._widths), rows=True)] if self._widths else []
         takes = [*(Buffer(goal, math.prod(shape), rows=True) for goal, shape in self._shapes.items()), *info]
-        self._takes, kind = len(takes), str(dtype).removeprefix("torch.")
+        self._takes, kind = len(takes), name_of(dtype)
         buffers = (*takes, Buffer("reward", 1))
         recipe = Recipe(name, buffers, kind, lambda: self._program(name, buffers, kind), None)
         self._make: Callable[[], Kernel] | None = prepare(recipe, device)

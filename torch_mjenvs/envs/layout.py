@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..compiler.program import Buffer
-from ..physics.params import Columns
+from ..physics.columns import Columns
 from ..physics.world_params import param_buffers
-from .contract import Widths
 from .entries import BAD_STATE, entries
 from .observation import Observation
+from .packing import Widths, size_of
 from .tasks.base import HELD
 
 TABLE = "table "  # and the name of a table: its buffer
@@ -112,11 +112,6 @@ class BufferLayout:
         """Return the buffers of the kernel that computes beginnings of episodes ahead."""
         names = ("episode", "key", "next_start", "next_episode")
         return [b for b in self.buffers() if b.name in names]
-
-
-def size_of(widths: Widths) -> int:
-    """Return the total number of scalars of these widths."""
-    return sum(max(1, width) for width in widths.values())
 
 
 def table_buffers(shapes: Mapping[str, tuple[int, ...]]) -> list[Buffer]:

@@ -19,12 +19,11 @@ from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
 from ..rendering.picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
 from ..rendering.scene import EFFECTS
-from .contract import by_name
 from .engine import Engine
 from .episode import is_known
 from .frame_stack import FrameStack
-from .layout import size_of
 from .model_view import drawn_by_rays
+from .packing import by_name, size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1, "segmentation": 2}
@@ -267,19 +266,19 @@ def picture_of(
     buffers = [Buffer("qpos", engine.layout.nq), *(param_buffers(columns) if columns else [])]
     buffers += [Buffer("memory", size_of(widths))] if shows else []
     episode = engine._episode
-    buffers += [Buffer("kept", size_of(engine.layout.kept))] if episode.held else []
+    buffers += [Buffer("kept", size_of(engine.layout.kept))] if episode.kept.inputs else []
 
     def world(b: Mapping[str, Any]) -> tuple[Model, Data]:
         m = columns.world(b["params"], b["derived"]) if columns else model
         shown = task.pictured(engine.mjmodel, by_name(widths, b["memory"])) if shows else {}
         m = _showing(m, shown)
-        return m, Data(m, qpos=b["qpos"], **episode.held_by_name(b.get("kept", [])))
+        return m, Data(m, qpos=b["qpos"], **episode.kept.inputs_of(b.get("kept", [])))
 
     states = {"": {b.name: engine.buffers[b.name] for b in buffers}}
     if engine.shows_end:
         ends = {b.name: f"final_{b.name}" for b in buffers}
         states["final_"] = {name: engine.buffers[end if end in engine.buffers else name] for name, end in ends.items()}
-    what: str | None = f"{params.names if params else ()} {episode.held}"
+    what: str | None = f"{params.names if params else ()} {episode.kept.inputs}"
     if shows:
         what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
     varied = params.names if params else ()

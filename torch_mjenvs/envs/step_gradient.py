@@ -21,15 +21,15 @@ from ..compiler.derivatives import NotDifferentiable
 from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..physics import transition
+from ..physics.algebra.nested import floats
 from ..physics.kernel_request import KernelRequest
 from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
-from ..physics.params import floats
 from ..physics.step_function import STATE, WARM, StepFunction, accelerations
-from .contract import by_name
 from .entries import BAD_STATE
 from .episode import AFTER, Buffers, Episode, random
 from .layout import table_buffers
+from .packing import by_name
 from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
@@ -198,8 +198,8 @@ class StepGradient(Differentiable):
         ctrl, pushes, *_ = episode.control(before, action)
         if episode.contract.has_substeps:
             raise NotDifferentiable("what the task's substep_control computes has no gradient yet")
-        if episode.held:
-            raise NotDifferentiable(f"what the task keeps in {', '.join(episode.held)} has no gradient yet")
+        if episode.kept.inputs:
+            raise NotDifferentiable(f"what the task keeps in {', '.join(episode.kept.inputs)} has no gradient yet")
         kick = pushes.pop("qvel", [0.0] * m.nv)
         if pushes:
             raise NotDifferentiable(f"what its control pushes with ({', '.join(pushes)}) has no gradient yet")

@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import mujoco
 import numpy as np
 import torch
 from gymnasium.error import ResetNeeded
@@ -25,6 +24,7 @@ from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
 from .goals import GoalReward
 from .observation import as_form
+from .own_parameters import OwnParameters
 from .parts import Parts, mapped
 from .pixels import Pixels, as_repeats, translated
 from .pixels import as_options as as_pixels
@@ -42,7 +42,7 @@ BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # set to 0 if a state
 TAKEN = frozenset(("action", "reward", "done", "terminated", "truncated", "next", "_reset"))  # keys of TorchRL's own
 
 
-class TorchRLEnv(EnvBase):
+class TorchRLEnv(EnvBase, OwnParameters):
     """`num_envs` worlds of a task as a TorchRL environment of batch size [num_envs].
 
         env = TorchRLEnv("Hopper", num_envs=4096)  # or HopperEnv(num_envs=4096)
@@ -384,39 +384,6 @@ class TorchRLEnv(EnvBase):
     def compute_reward(self) -> GoalReward:
         """The reward for any goals, a function like `TorchVectorEnv.compute_reward`; TorchRL's rewards are (..., 1)."""
         return self.engine.compute_reward
-
-    @property
-    def params(self) -> dict[str, torch.Tensor]:
-        """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
-
-        You may write into them; what MuJoCo derives from them is updated at the next step. In code that torch compiles,
-        call `set_const`. `set_params` also checks the values.
-        """
-        return self.engine.params
-
-    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
-
-        Resets keep them, except those that are randomised. Raises ValueError for impossible values, naming parameter,
-        world and rule, and for names that do not vary here; nothing has changed then.
-        """
-        self.engine.set_params(values, mask)
-
-    def set_const(self) -> None:
-        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
-
-        Only needed in code that torch compiles and in CUDA graphs, where writing into `params` does not trigger it.
-        """
-        self.engine.set_const()
-
-    def model_of(self, world: int = 0) -> mujoco.MjModel:
-        """Return a copy of the MjModel with a world's own parameters, and with what mj_setConst derives from them.
-
-        With it MuJoCo's C can do what a world does, or its viewer show it. Raises IndexError for a world that does not
-        exist, and ValueError where a body that MuJoCo's compiler found to be simple has another `body_ipos`,
-        `body_iquat`, `jnt_axis` or `jnt_pos`: the MJCF file must call it `simple="false"`.
-        """
-        return self.engine.model_of(world)
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
         """Return the environment itself; worlds stay on their device. Raises ValueError for another device."""

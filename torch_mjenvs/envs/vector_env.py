@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import gymnasium
-import mujoco
 import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
@@ -29,6 +28,7 @@ from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
 from .goals import GoalReward
 from .observation import as_form
+from .own_parameters import OwnParameters
 from .pixels import Pixels, as_repeats
 from .pixels import as_options as as_pixels
 from .rollout import Act, Around, Observations, Rollout, Step
@@ -39,7 +39,7 @@ from .tasks.registry import make_task
 from .to_numpy import refuse_wrappers_in_numpy
 
 
-class TorchVectorEnv(VectorEnv):
+class TorchVectorEnv(VectorEnv, OwnParameters):
     """`num_envs` worlds of a task behind Gymnasium's vector interface, with torch tensors in and out.
 
         env = TorchVectorEnv("Hopper", num_envs=4096)  # or gymnasium.make_vec("TorchHopper-v0", num_envs=4096)
@@ -93,8 +93,8 @@ class TorchVectorEnv(VectorEnv):
 
     Random numbers depend only on seed, world, and the numbers of the episode and the step. `reset(seed=int)` gives
     world i the stream (seed, first_world + i). A list gives each world the stream of a single world with that seed;
-    None leaves a world's stream as it is. Before any seed is given, streams come from torch's generator,
-            and differ in forked workers.
+    None leaves a world's stream as it is. Before any seed is given, streams come from torch's generator, and
+    differ in forked workers.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model with a feature that is not supported.
@@ -294,8 +294,7 @@ class TorchVectorEnv(VectorEnv):
         first reset leaves worlds out; nothing has changed then. A mask on a GPU without any True is accepted, and
         resets no world, since checking would wait for the device.
         """
-        if self.closed:
-            self._refuse()
+        self._check_open()
         if not torch.compiler.is_compiling():
             refuse_wrappers_in_numpy()
         engine = self.engine
@@ -415,9 +414,12 @@ class TorchVectorEnv(VectorEnv):
         if not self.ready:
             self._refuse()
 
-    def _refuse(self) -> NoReturn:
+    def _check_open(self) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
+
+    def _refuse(self) -> NoReturn:
+        self._check_open()
         raise ResetNeeded("call reset() before the first step")
 
     def _refuse_ended(self) -> NoReturn:
@@ -441,8 +443,7 @@ class TorchVectorEnv(VectorEnv):
         steps and whether the episode has ended do not change, as with Gymnasium's `MujocoEnv.set_state`. Raises
         TypeError or ValueError for the wrong type, shape or device; nothing has changed then.
         """
-        if self.closed:
-            self._refuse()
+        self._check_open()
         self.engine.set_state(qpos, qvel, mask, act)
         if self._pixels:
             self._pixels.draw(None if mask is None else self.engine.reset_mask, others=False)
@@ -495,45 +496,6 @@ class TorchVectorEnv(VectorEnv):
         return self.engine.compute_reward
 
     @property
-    def params(self) -> dict[str, torch.Tensor]:
-        """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
-
-        You may write into them; what MuJoCo derives from them is updated at the next step. In code that torch compiles,
-        call `set_const`. `set_params` also checks the values.
-        """
-        return self.engine.params
-
-    @exclusive
-    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
-
-        Resets keep them, except those that are randomised. Raises ValueError for impossible values, naming parameter,
-        world and rule, and for names that do not vary here; nothing has changed then.
-        """
-        if self.closed:
-            self._refuse()
-        self.engine.set_params(values, mask)
-
-    @exclusive
-    def set_const(self) -> None:
-        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
-
-        Only needed in code that torch compiles and in CUDA graphs, where writing into `params` does not trigger it.
-        """
-        if self.closed:
-            self._refuse()
-        self.engine.set_const()
-
-    def model_of(self, world: int = 0) -> mujoco.MjModel:
-        """Return a copy of the MjModel with a world's own parameters, and with what mj_setConst derives from them.
-
-        With it MuJoCo's C can do what a world does, or its viewer show it. Raises IndexError for a world that does not
-        exist, and ValueError where a body that MuJoCo's compiler found to be simple has another `body_ipos`,
-        `body_iquat`, `jnt_axis` or `jnt_pos`: the MJCF file must call it `simple="false"`.
-        """
-        return self.engine.model_of(world)
-
-    @property
     def ready(self) -> bool:
         """True after a reset, until `close`."""
         return self._ready and not self.closed
@@ -558,8 +520,7 @@ class TorchVectorEnv(VectorEnv):
         not in a step's info, and on a GPU for a policy that torch has compiled into CUDA graphs of its own
         (mode="reduce-overhead"), and for pixels beside the task's own observation.
         """
-        if self.closed:
-            self._refuse()
+        self._check_open()
         if self._pixels or self._repeats > 1:  # `step` draws, and repeats
             parts, around = parts_of(self.single_observation_space), cast(Around, self)
             return Rollout(self.engine, self._check_ready, policy, steps, parts, around, info_keys)
@@ -581,8 +542,7 @@ class TorchVectorEnv(VectorEnv):
         Raises ValueError for the state of another task, number of worlds or dtype, TypeError for anything but a state;
         nothing has changed then.
         """
-        if self.closed:
-            self._refuse()
+        self._check_open()
         pixels = {"pixels": self._pixels.stack.frames} if self._pixels else {}
         check_state(state, self.engine._views | pixels, "such an environment")
         self.engine.load_state_dict({name: x for name, x in state.items() if name != "pixels"})
@@ -592,8 +552,7 @@ class TorchVectorEnv(VectorEnv):
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""
-        if self.closed:
-            self._refuse()
+        self._check_open()
         frames = tuple(self._camera.frame(world) for world in self.render_worlds)
         return None if self.render_mode in (None, "human") else frames
 

@@ -10,11 +10,11 @@ computes N worlds with torch, differentiable and on any device: the reference fo
 has mjData's fields at a state (`d.xpos`, `d.qacc`, ...), each computed when it is first asked for.
 """
 
+from .columns import vary
 from .loading.load import load
 from .model.data import Data
 from .model.model import Model, UnsupportedModel
 from .model.state import State
-from .params import vary
 from .pipeline import forward
 from .simulation import Simulation
 from .step import step

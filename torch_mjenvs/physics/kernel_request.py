@@ -10,9 +10,9 @@ import torch
 
 from ..compiler.program import Buffer
 from ..compiler.scalar import Scalar
+from .columns import Columns
 from .model.data import FIELDS
 from .model.model import Model
-from .params import Columns
 from .world_params import param_buffers
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")

@@ -28,45 +28,18 @@ from ..checks import (
     is_rows,
 )
 from ..compiler import devices, launch, source
-from ..compiler.build import Recipe, build
-from ..compiler.derivatives import NotDifferentiable
-from ..compiler.functions import Pure, bounded
-from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import Scalar
+from ..compiler.functions import bounded
 from . import derivatives
 from .derivatives import Linearization
-from .dynamics.inertia import full_m
 from .kernel_request import SENSOR, STATE, KernelRequest
 from .loading.load import load, parse
-from .loading.size import sized
-from .model.data import FIELDS, Data
 from .model.enums import SensorType
 from .model.model import Model
-from .model.precision import PRECISIONS, Precision
-from .model.state import State, usable
-from .params import check_names, check_wind, deciding, floats, leaves
-from .step import left_by_step, step, step_and_data
+from .params import check_names, check_wind
+from .simulation_kernels import OUTPUTS, Linearize, kernel_of
 from .step_function import WARM, StepFunction
 from .transition import Transition
 from .world_params import Params, Varied
-
-
-def precision_of(dtype: torch.dtype) -> Precision:
-    """Return the solver's precision for a dtype."""
-    return PRECISIONS[str(dtype).removeprefix("torch.")]
-
-
-def _output(m: Model, d: Data, name: str) -> Any:
-    """Return an output of a world, as nested lists."""
-    if name.startswith(SENSOR):
-        return d.sensordata[m.sensor(name.removeprefix(SENSOR))]
-    if name == "sensordata":
-        return list(d.sensordata)
-    return full_m(d) if name == "M" else getattr(d, name)
-
-
-OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on: the model's sizes
-
 
 INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active", "wind")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
@@ -89,107 +62,6 @@ def _check_outputs(m: Model, outputs: tuple[str, ...]) -> tuple[str, ...]:
             known = ", ".join(map(repr, m.sensor_names)) or "none"
             raise ValueError(f"unknown output 'sensor:{name}': the model has no sensor {name!r}; it has {known}")
     return outputs
-
-
-def _kernel(request: KernelRequest, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
-    name = "step" if stepping else "forward"
-    origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary}")
-
-    def make() -> Program:
-        return sized(request.model, lambda: program(request, dtype, stepping))
-
-    return build(Recipe(name, tuple(request.buffers()), dtype, make, origin), device)
-
-
-def program(request: KernelRequest, dtype: str, stepping: bool = True) -> Program:
-    """Record one step, or one forward evaluation, of the model."""
-    precision = PRECISIONS[dtype]
-
-    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, pushes = request.world(b), request.pushes(b)
-
-        def computed(d: Data) -> dict[str, list[Scalar]]:
-            return {name: floats(leaves(_output(m, d, name))) for name in request.outputs}
-
-        act, kept = b.get("act", []), {name: b[name] for name in m.kept0}
-        warmstart = usable(b["qacc_warmstart"])
-        if not stepping:
-            state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
-            return computed(Data(m, **state, precision=precision, **kept, **pushes))
-        start = State(b["qpos"], b["qvel"], warmstart, act, kept=kept)
-        s, d = step_and_data(m, start, b["ctrl"], precision, **pushes)
-        out = computed(d)
-        if "time" in pushes:
-            out["time"] = [pushes["time"] + m.timestep]
-        state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
-        return state | ({"act": s.act} if m.na else {}) | s.kept | out
-
-    return record("step" if stepping else "forward", request.buffers(), body, dtype)
-
-
-def linearized(request: KernelRequest, dtype: str, params: tuple[str, ...] = ()) -> Program:
-    """Record one step of the model, and the derivatives of it and of the outputs: see `derivatives.Linearization`.
-
-    params: the parameters that vary by which to differentiate. Raises UnsupportedModel, which names the feature of the
-    model that has no derivatives.
-    """
-    precision = PRECISIONS[dtype].differentiable
-    derivatives.refuse(request.model)
-    reads, writes = _linearize_buffers(request, params)
-
-    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, act, ctrl, pushes, by = request.model, b.get("act", []), b.get("ctrl", []), request.pushes(b), []
-        if request.vary:
-            columns, given, derived = request.columns, b.get("params", []), b.get("derived", [])
-            if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
-                derived = columns.derive(given)
-            m, places = columns.world(given, derived), columns.places()
-            by = [x for name in params for x in given[places[name]]]
-        start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
-        s = step(m, start, ctrl, precision=precision, **pushes)
-        outputs: list[Scalar] = []
-        if request.outputs:
-            d = left_by_step(m, s, ctrl, precision, **pushes, time=0.0)
-            d.constraints = [c.recomputed() for c in d.constraints]
-            outputs = [x for name in request.outputs for x in floats(leaves(_output(m, d, name)))]
-        at = derivatives.seeds(m, b["qpos"], b["qvel"], act, ctrl, by)
-        found = derivatives.jacobian(m, at, (s.qpos, s.qvel, s.act), outputs)
-        made = {"new_qpos": s.qpos, "new_qvel": s.qvel, "new_qacc_warmstart": s.qacc_warmstart, "new_act": s.act}
-        made |= {name: leaves(rows) for name, rows in found.items()}
-        return {name: floats(xs) for name, xs in made.items() if xs}
-
-    try:
-        return record("linearize", [*reads, *writes], body, dtype, derivatives="forward")
-    except NotDifferentiable as error:
-        raise derivatives.refused(request.model, error) from None
-
-
-def _linearize_buffers(request: KernelRequest, params: tuple[str, ...]) -> tuple[list[Buffer], list[Buffer]]:
-    """Return the buffers that a step is read from, and those of the next state and of matrices that are not empty."""
-    reads = [b for b in replace(request, outputs=()).buffers() if b.size]
-    sizes = {name: rows * columns for name, (rows, columns) in _matrices(request, params).items()}
-    made = [replace(b, name=f"new_{b.name}") for b in reads if b.name in ("qpos", "qvel", WARM, "act")]
-    return reads, [*made, *(Buffer(name, size, rows=True) for name, size in sizes.items() if size)]
-
-
-def _matrices(request: KernelRequest, params: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Return the shapes of the matrices of `Linearization`."""
-    m, places = request.model, request.columns.places()
-    n, ny = 2 * m.nv + m.na, sum(torch.Size(request.shapes()[name]).numel() for name in request.outputs)
-    np = sum(places[name].stop - places[name].start for name in params)
-    return {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
-
-
-class _Linearize:
-    """A kernel that linearizes a step, and what is known of it: what it takes and gives, and its matrices' shapes."""
-
-    def __init__(self, request: KernelRequest, params: tuple[str, ...], dtype: str, device: torch.device):
-        origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary} {params}")
-        reads, writes = _linearize_buffers(request, params)
-        recipe = Recipe("linearize", (*reads, *writes), dtype, lambda: linearized(request, dtype, params), origin)
-        self.run = Pure(build(recipe, device), len(reads))
-        self.takes, self.gives = {b.name: b.size for b in reads}, [b.name for b in writes]
-        self.shapes, self.most = _matrices(request, params), 0  # worlds for which there was memory
 
 
 OWN = {"device", "dtype", "inputs", "model", "num_worlds", "outputs", "vary"}  # attributes, beside private ones
@@ -243,7 +115,7 @@ class Simulation(Varied):
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self.outputs = _check_outputs(self.model, outputs)
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
-        self._name = str(self.dtype).removeprefix("torch.")
+        self._name = launch.name_of(self.dtype)
         self.vary = check_names(self.model, vary)
         if "wind" in self.inputs:
             check_wind(self.model, self.vary)
@@ -256,7 +128,7 @@ class Simulation(Varied):
         self._shapes = self._request.shapes()
         needed = launch.bytes_a_world(self._request.buffers(), self.dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
-        kernel = _kernel(self._request, self._name, True, self.device)
+        kernel = kernel_of(self._request, self._name, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._scratch = launch.Scratch()
@@ -264,12 +136,12 @@ class Simulation(Varied):
         self._stepped = [self._buffers[name] for name in (*self._state, *self.outputs)]  # what a kernel writes into
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._request, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
-        self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], _Linearize] = {}
+        self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], Linearize] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        mocap = [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
+        mocap = self.model.mocap_bodies
         self._start = {
             name: launch.mark_static_address(torch.tensor(x, dtype=self.dtype, device=self.device))
-            for name, x in self._initial(mocap).items()
+            for name, x in self._initial().items()
         }
         self._mocap_bodies = launch.mark_static_address(torch.tensor(mocap, dtype=torch.int64, device=self.device))
         if self.vary:
@@ -277,17 +149,10 @@ class Simulation(Varied):
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         self.reset()
 
-    def _initial(self, mocap: list[int]) -> dict[str, Sequence[Any]]:
-        """Return what `reset` puts into the buffers that it does not zero, by name. mocap: numbers of bodies."""
+    def _initial(self) -> dict[str, Sequence[Any]]:
+        """Return what `reset` puts into the buffers that it does not zero, by name."""
         m = self.model
-        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
-        if "eq_active" in self.inputs:
-            start["eq_active"] = [float(x) for x in m.eq_active0]
-        if "wind" in self.inputs:
-            start["wind"] = m.wind
-        if mocap:
-            start |= {"mocap_pos": [m.body_pos[i] for i in mocap], "mocap_quat": [m.body_quat[i] for i in mocap]}
-        return start
+        return {"qpos": m.qpos0, **m.kept0} | {name: x for name, x in m.inputs0.items() if name in self._inputs}
 
     qpos: torch.Tensor = _tensor("qpos", "(N, nq)")
     qvel: torch.Tensor = _tensor("qvel", "(N, nv)")
@@ -387,7 +252,7 @@ class Simulation(Varied):
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most users only step
-            kernel = _kernel(self._request, self._name, False, self.device)
+            kernel = kernel_of(self._request, self._name, False, self.device)
             self._forward = kernel.bind(self._buffers, self._scratch)
         self._follow()
         self._without_graphs()
@@ -429,7 +294,7 @@ class Simulation(Varied):
         self._follow()
         if key not in self._linearize:
             request = replace(self._linearized, outputs=_check_outputs(self.model, key[1]))
-            self._linearize[key] = _Linearize(request, key[0], self._name, self.device)
+            self._linearize[key] = Linearize(request, key[0], self._name, self.device)
         kernel = self._linearize[key]
         known = {k: x.to(self.dtype) for k, x in self._given(qpos=qpos, qvel=qvel, ctrl=ctrl, act=act).items()}
         rows, shape = self._begun(kernel.takes, known)

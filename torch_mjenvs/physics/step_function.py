@@ -16,11 +16,11 @@ from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives, transition
+from .algebra.nested import floats
 from .kernel_request import KernelRequest
 from .model.model import Model
 from .model.precision import PRECISIONS
 from .model.state import State, usable
-from .params import floats
 
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by

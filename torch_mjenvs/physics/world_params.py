@@ -16,8 +16,9 @@ from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..fixed_tensors import fixed
+from .columns import Columns
 from .edited import edited
-from .params import DIRECTIONS, Columns, as_rows
+from .params import DIRECTIONS, as_rows
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
@@ -45,7 +46,7 @@ class Params:
         self._views = self._make_views()
         nominal = torch.tensor(columns.nominal(), dtype=self._params.dtype, device=self._params.device)
         self._params.copy_(nominal[:, None].expand_as(self._params))
-        kernel = set_const_kernel(columns, str(self._params.dtype).removeprefix("torch."), self._params.device)
+        kernel = set_const_kernel(columns, launch.name_of(self._params.dtype), self._params.device)
         self._set_const = kernel.bind({"params": self._params, "derived": self._derived})
         self._followed = -1  # the version of the parameters to which the derived columns belong
         self.follow()

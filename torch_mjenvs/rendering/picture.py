@@ -22,7 +22,8 @@ from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
 from .camera import pose, pose_of
-from .colours import Pixel, colour, sky
+from .colours import colour, sky
+from .pixel import Pixel
 from .scene import Scene, scene_of
 from .shapes import KINDS
 from .views import Placed, View, look, placements, see
@@ -85,7 +86,7 @@ class Picture:
     def __init__(self, worlds: Worlds, shot: Shot):
         width, height = shot.shape
         one = next(iter(worlds.states.values()))[worlds.state[0].name]
-        dtype, device = str(one.dtype).removeprefix("torch."), one.device
+        dtype, device = launch.name_of(one.dtype), one.device
         known, texels = textures.read(worlds.mjm) if "rgb" in shot.outputs else (None, None)
         scene, triangles = scene_of(worlds.mjm, shot.camera, known, shot.without, worlds.vary)
         scene = scene.without(_covered(scene, worlds, dtype))

@@ -41,6 +41,10 @@ class Surface:
     sizes: tuple[float, ...]
     strained: tuple[float, ...] = ()
 
+    @property
+    def gloss(self) -> tuple[float, float, float]:
+        return self.specular, self.shininess, self.emission
+
 
 @dataclass(frozen=True)
 class Paint:

@@ -200,11 +200,11 @@ def corner_lights(
     """Return what a plane of four cells reflects at its nine corners, by group of lights, then row by row."""
     surface = plane.surface
     assert surface is not None
-    gloss, found = (surface.specular, surface.shininess, surface.emission), []
+    found = []
     for j in (-1.0, 0.0, 1.0):
         for i in (-1.0, 0.0, 1.0):
             point = mat_vec(transpose(turn), sub([i * size[0], j * size[1], 0.0], start))
-            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], rgb, gloss))
+            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], rgb, surface.gloss))
     return [x for g in range(len(groups)) for corner in found for x in corner[g]]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...physics.algebra.nested import leaves
 from ...physics.algebra.spatial import is_zero
 from ...physics.model.model import Model
-from ...physics.params import leaves
 from ...scalar import Mask, Random, Scalar, clip, logical_and, logical_not, select
 from .ant import planar_position
 from .base import Outcome, Task, World, squared, uniform_noise, within

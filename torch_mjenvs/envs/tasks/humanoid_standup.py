@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...physics.algebra.nested import leaves
 from ...physics.model.model import Model
-from ...physics.params import leaves
 from ...scalar import Scalar, clip
 from .base import Outcome, World, squared
 from .humanoid import Human

@@ -120,11 +120,6 @@ class ContactBound:
     spring: Scalar = 0.0
     slip: Scalar = 0.0
 
-    @property
-    def is_none(self) -> bool:
-        """True where it is known beforehand that nothing is softened or repeated, in any world."""
-        return self.needs_refinement is False and all(map(is_zero, (self.give, self.spring, self.slip)))
-
 
 def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
     """Bound the stiffness of a pair's contacts: find whether rounding allows the greatest, and what to do if not."""

@@ -14,7 +14,7 @@ import dataclasses
 import difflib
 import functools
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import rotation
@@ -372,6 +372,22 @@ class Model:
         """
         kept = {"plastic": self.plastic0, "history": self.history0}
         return {name: initial for name, initial in kept.items() if initial}
+
+    @property
+    def mocap_bodies(self) -> list[int]:
+        """Return the mocap bodies, in the order of mocap_pos."""
+        return [i for i, k in enumerate(self.body_mocapid) if k >= 0]
+
+    @property
+    def inputs0(self) -> dict[str, list[Any]]:
+        """Return the inputs of steps that last, by name and nested as in mjData, as they are at first."""
+        mocap = self.mocap_bodies
+        return {
+            "mocap_pos": [list(self.body_pos[i]) for i in mocap],
+            "mocap_quat": [list(self.body_quat[i]) for i in mocap],
+            "eq_active": [float(x) for x in self.eq_active0],
+            "wind": list(self.wind),
+        }
 
     @property
     def orders_contacts(self) -> bool:
