@@ -510,6 +510,8 @@ def test_memory_may_be_read_and_written_from_outside():
     env = make(Command)
     env.reset(seed=0)
     assert env.engine.memory["command"].shape == (WORLDS, 2) and env.engine.memory["age"].shape == (WORLDS,)
+    with pytest.raises(ValueError, match=r"options has no 'command'.*is in env\.unwrapped\.engine\.memory"):
+        env.reset(options={"command": [0.75, 0.0]})
     env.engine.memory["command"][:, 0] = 0.75
     obs, *_ = env.step(actions(1)[0].to(env.device))
     assert (obs[:, 4] == 0.75).all()

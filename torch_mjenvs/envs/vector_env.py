@@ -301,7 +301,10 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         chosen = as_options(options)
         for name in chosen:
             if name != "reset_mask":
-                raise ValueError(f"options has no {name!r}: the only one is 'reset_mask', the worlds to be reset")
+                raise ValueError(
+                    f"options has no {name!r}: the only one is 'reset_mask', the worlds to be reset. What worlds "
+                    "remember, such as a goal, is in env.unwrapped.engine.memory: write into that"
+                )
         mask = self._reset_mask(chosen["reset_mask"]) if "reset_mask" in chosen else None
         if mask is not None and not self._ready and not bool(mask.all()):
             raise ResetNeeded("the first reset must be of every world")
