@@ -20,7 +20,7 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot, quat_directions
 from .collision.shapes import SHAPES
-from .dynamics.integrator import rotations
+from .dynamics.integrator import coordinates
 from .model.model import Model, Pair, UnsupportedModel
 
 
@@ -44,7 +44,7 @@ class Linearization(NamedTuple):
 def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec, params: Vec = ()) -> dict[Expr, Tangent]:
     """Return the tangents of a state, controls and parameters with respect to themselves, by column of (A, B, P)."""
     found: dict[Any, Tangent] = {}
-    linear, quats = _positions(m)
+    linear, quats = coordinates(m)
     for q, v in linear:
         found[qpos[q]] = {v: 1.0}
     for q, v in quats:  # d quat = quat (0, th) / 2 for a small rotation vector th in the body's frame
@@ -67,7 +67,7 @@ def jacobian(
     tangents = Tangents(at)
     of_pos = tangents.of(qpos)
     rows: list[Tangent] = [{} for _ in range(m.nv)] + tangents.of([*qvel, *act])
-    linear, quats = _positions(m)
+    linear, quats = coordinates(m)
     for q, v in linear:
         rows[v] = of_pos[q]
     for q, v in quats:  # th = 2 (conjugate of quat) d quat
@@ -98,17 +98,6 @@ def along(given: Mapping[str, Vec], dots: Mapping[str, Vec], state: Sequence[Vec
     at: dict[Any, Tangent] = {x: {0: dot} for name in given for x, dot in zip(given[name], dots[name], strict=True)}
     tangents = Tangents(at)
     return [[tangent.get(0, 0.0) for tangent in tangents.of(part)] for part in state]
-
-
-def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (address in qpos, address in qvel) of each number that moves on a line, and of each quaternion."""
-    quats = rotations(m)
-    turning = {v + k for _, v in quats for k in range(3)}
-    of_quats = {q + k for q, _ in quats for k in range(4)}
-    lines = zip(
-        [q for q in range(m.nq) if q not in of_quats], [v for v in range(m.nv) if v not in turning], strict=True
-    )
-    return list(lines), quats
 
 
 def refuse(m: Model) -> None:

@@ -7,7 +7,8 @@ in common with the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 
 from .writer import Writer
 
@@ -48,17 +49,23 @@ def transpose(w: Writer, memory: tuple[str, int], size: int, *, rows: str, colum
 
 
 def _transposed(w: Writer, element: str, vectors: Sequence[str]) -> list[str]:
+    lanes = w.types.lanes
+    return transposed(vectors, lanes, functools.partial(_shuffle, w, element, lanes))
+
+
+def transposed(vectors: Sequence[str], lanes: int, shuffle: Callable[[str, str, Sequence[int]], str]) -> list[str]:
     """Transpose squares that lie side by side: the vectors are their rows, as many as a square is wide.
 
-    Each turn of the loop swaps two quarters of ever larger squares.
+    shuffle: writes the vector of these lanes of two others. Each turn of the loop swaps two quarters of ever larger
+    squares.
     """
-    lanes, found, half = w.types.lanes, list(vectors), 1
+    found, half = list(vectors), 1
     while half < len(found):
         one = [j if not j & half else lanes + j - half for j in range(lanes)]
         other = [j + half if not j & half else lanes + j for j in range(lanes)]
         for i in (i for i in range(len(found)) if not i & half):
             a, b = found[i], found[i + half]
-            found[i], found[i + half] = (_shuffle(w, element, lanes, a, b, places) for places in (one, other))
+            found[i], found[i + half] = (shuffle(a, b, places) for places in (one, other))
         half *= 2
     return found
 

@@ -6,7 +6,7 @@ of which it adds 16 products of pairs.
 
 from __future__ import annotations
 
-from .shuffles import turned
+from ..llvm.transpose import transposed
 from .steps import Multiply, Pairs, Regroup, even, runs
 from .text import MatrixText
 
@@ -128,7 +128,7 @@ def _transposed(text: MatrixText, step: Pairs) -> None:
                 out = text.at("%p0", (begin // 2, below), (right, lanes * below), (first, 1), (down, lanes))
                 square = [_packed(text, text.at(x, (k, row)), width) for k in range(size)]
                 square += ["zeroinitializer"] * (lanes - size)
-                for k, vector in enumerate(turned(text, square)[: -(-width // 2)]):
+                for k, vector in enumerate(transposed(square, lanes, text.shuffle)[: -(-width // 2)]):
                     text.store(vector, text.at(out, (k, below)))
 
 

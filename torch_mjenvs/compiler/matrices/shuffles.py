@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..llvm.transpose import transposed
 from .steps import Gather, RowSums, Transpose
 from .text import Counted, MatrixText
 
@@ -13,22 +14,8 @@ def transpose(text: MatrixText, step: Transpose) -> None:
         x = text.at("%p1", (down, lanes * step.x.row), (right, lanes))
         out = text.at("%p0", (right, lanes * step.out.row), (down, lanes))
         square = [text.load(text.at(x, (k, step.x.row))) for k in range(lanes)]
-        for k, vector in enumerate(turned(text, square)):
+        for k, vector in enumerate(transposed(square, lanes, text.shuffle)):
             text.store(vector, text.at(out, (k, step.out.row)))
-
-
-def turned(text: MatrixText, square: list[str]) -> list[str]:
-    """Write the transpose of a square of as many vectors as each has lanes."""
-    lanes, square, distance = text.lanes, list(square), 1
-    while distance < lanes:
-        for k in range(lanes):
-            if not k & distance:
-                a, b = square[k], square[k + distance]
-                low = [i if not i & distance else lanes + i - distance for i in range(lanes)]
-                high = [i + distance if not i & distance else lanes + i for i in range(lanes)]
-                square[k], square[k + distance] = text.shuffle(a, b, low), text.shuffle(a, b, high)
-        distance *= 2
-    return square
 
 
 def row_sums(text: MatrixText, step: RowSums) -> None:

@@ -56,16 +56,21 @@ def rotations(m: Model) -> list[tuple[int, int]]:
     ]
 
 
+def coordinates(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return (address in qpos, address in qvel) of each number that moves on a line, and of each quaternion."""
+    quats = rotations(m)
+    turning = {v + k for _, v in quats for k in range(3)}
+    of_quats = {q + k for q, _ in quats for k in range(4)}
+    moving = (v for v in range(m.nv) if v not in turning)
+    return list(zip((q for q in range(m.nq) if q not in of_quats), moving, strict=True)), quats
+
+
 def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
     """Return qpos moved for the time h (seconds) at the given rate (nv). mj_integratePos."""
     out = list(qpos)
-    quats = rotations(m)
-    rotational = {v + k for _, v in quats for k in range(3)}
-    linear = iter(v for v in range(m.nv) if v not in rotational)
-    of_quats = {q + k for q, _ in quats for k in range(4)}
-    for q in range(m.nq):
-        if q not in of_quats:
-            out[q] = qpos[q] + h * rate[next(linear)]
+    lines, quats = coordinates(m)
+    for q, v in lines:
+        out[q] = qpos[q] + h * rate[v]
     for q, v in quats:
         out[q : q + 4] = quat_integrate(list(qpos[q : q + 4]), scale(rate[v : v + 3], h))
     return out
@@ -74,12 +79,9 @@ def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
 def position_change(m: Model, before: Vec, after: Vec) -> list[Scalar]:
     """Return the change of positions, a number for each dof; rotations are in the body's frame. mj_differentiatePos."""
     out: list[Scalar] = [0.0] * m.nv
-    quats = rotations(m)
-    turning, of_quats = {v + k for _, v in quats for k in range(3)}, {q + k for q, _ in quats for k in range(4)}
-    linear = iter(v for v in range(m.nv) if v not in turning)
-    for q in range(m.nq):
-        if q not in of_quats:
-            out[next(linear)] = after[q] - before[q]
+    lines, quats = coordinates(m)
+    for q, v in lines:
+        out[v] = after[q] - before[q]
     for q, v in quats:
         out[v : v + 3] = quat_sub(quat_normalize(after[q : q + 4]), quat_normalize(before[q : q + 4]))
     return out

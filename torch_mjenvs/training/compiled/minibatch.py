@@ -74,6 +74,15 @@ class Kernels:
         return self.held
 
 
+def adam_state(optimizer: torch.optim.Optimizer, theta: Tensor) -> dict[str, Tensor]:
+    """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does."""
+    state: dict[str, Tensor] = optimizer.state[theta]
+    if not state:
+        state["step"] = torch.zeros((), device=theta.device)
+        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(theta), torch.zeros_like(theta)
+    return state
+
+
 def shared_rounds(
     what: Minibatch, share: Share, tensors: dict[str, Tensor], rounds: int,
     gradients: Callable[[dict[str, Tensor]], None], step: Callable[[dict[str, Tensor]], None],

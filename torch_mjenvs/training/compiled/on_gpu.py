@@ -28,7 +28,7 @@ from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .forward import Networks
 from .losses import Loss
-from .minibatch import padded_size, shared_rounds
+from .minibatch import adam_state, padded_size, shared_rounds
 from .steps import POLICY, VALUE, Minibatch, Steps
 
 LANES = 16  # rows reach to multiples of this many numbers, as in vectors of the CPU
@@ -121,7 +121,7 @@ class Update:
         Returns STATISTICS of each minibatch, (R, 8).
         """
         rounds, parts, device = len(order) // self.size, self.minibatch.parts, frames.device
-        state = self._state()
+        state = adam_state(self.optimizer, self.theta)
         now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
         for x, own in zip(now, self.parameters, strict=True):
             self._take(own, x)
@@ -149,15 +149,6 @@ class Update:
             self._give(own, x)
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
-
-    def _state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does on a GPU.
-        """
-        state: dict[str, Tensor] = self.optimizer.state[self.theta]
-        if not state:
-            state["step"] = torch.zeros((), device=self.theta.device)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
-        return state
 
     def _advantages(self, frames: Tensor, order: Tensor) -> Tensor:
         """Return the mean of each minibatch's advantages, and one over their standard deviation, (R, 2)."""

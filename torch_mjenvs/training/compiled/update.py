@@ -23,7 +23,7 @@ from ...networks.tiles import FRAMES
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .losses import Loss
-from .minibatch import Kernels, groups_of, padded_size, shared_rounds
+from .minibatch import Kernels, adam_state, groups_of, padded_size, shared_rounds
 from .steps import CHUNKS, Minibatch
 
 PARTS = 8  # of a minibatch, at most: no more threads than this have work
@@ -114,7 +114,7 @@ class Update:
         """
         rounds, threads, parts = len(order) // self.size, self.threads, self.minibatch.parts
         kernels = self.kernels(threads)
-        state = self._state()
+        state = adam_state(self.optimizer, self.theta)
         now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
         if any(copies.theta is not x for copies, x in zip(self.copies, now, strict=False)) or not self.copies:
             self.copies = [_Copies(self.blocks, x, own) for x, own in zip(now, self.parameters, strict=True)]
@@ -145,14 +145,6 @@ class Update:
             copies.give()
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
-
-    def _state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state of theta; if there is none yet, one that begins as torch's Adam does."""
-        state: dict[str, Tensor] = self.optimizer.state[self.theta]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
-        return state
 
     def _advantages(self, frames: Tensor, order: Tensor) -> Tensor:
         """Return the mean of each minibatch's advantages, and one over their standard deviation, (R, 2).
