@@ -14,13 +14,13 @@ import torch
 
 from torch_mjenvs.physics import UnsupportedModel
 from torch_mjenvs.physics.algebra.spatial import quat_directions
-from torch_mjenvs.physics.derivatives import _positions
+from torch_mjenvs.physics.dynamics.integrator import coordinates
 from torch_mjenvs.physics.simulation import Simulation
 
 
 def of_rotations(sim: Simulation, qpos: torch.Tensor) -> torch.Tensor:
     """How fast positions (n, nq) change with the velocities that `linearize` knows them by: (n, nq, nv)."""
-    lines, quats = _positions(sim.model)
+    lines, quats = coordinates(sim.model)
     found = torch.zeros(len(qpos), sim.model.nq, sim.model.nv, dtype=qpos.dtype)
     for q, v in lines:
         found[:, q, v] = 1.0
@@ -52,7 +52,7 @@ def errors(sim: Simulation, states: Sequence[torch.Tensor], params: Sequence[str
     weights = torch.randn(n, 2 * m.nv + m.na, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     of_pos, of_vel, of_act = weights.split([m.nv, m.nv, m.na], dim=1)
     scale = torch.ones(m.nv, dtype=torch.float64)
-    for _, v in _positions(m)[1]:  # dq = R th has th = 4 R' dq
+    for _, v in coordinates(m)[1]:  # dq = R th has th = 4 R' dq
         scale[v : v + 3] = 4.0
     bars = torch.einsum("nqv,v,nv->nq", of_rotations(sim, after.qpos.detach()), scale, of_pos)
     parts = 2 + bool(m.na)
