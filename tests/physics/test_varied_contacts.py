@@ -17,14 +17,15 @@ from test_many_boxes import ground, in_lists, robot, walked
 from torch_mjenvs.compiler.scalar import select
 from torch_mjenvs.physics import Simulation, load
 from torch_mjenvs.physics.collision.contact_param import contact_param
+from torch_mjenvs.physics.columns import Columns
 from torch_mjenvs.physics.constraints.batch.pair_batch import PairBatch, divided
 from torch_mjenvs.physics.constraints.batch.pair_numbers import PairNumbers
 from torch_mjenvs.physics.constraints.batch.varied_numbers import constant
 from torch_mjenvs.physics.constraints.contact_row import row_param
 from torch_mjenvs.physics.constraints.softening import contact_bound, usual_bound
+from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.model.precision import DOUBLE, PRECISIONS, SINGLE
-from torch_mjenvs.physics.params import Columns
-from torch_mjenvs.physics.simulation import KernelRequest, program
+from torch_mjenvs.physics.simulation_kernels import program
 
 BATCHES = "torch_mjenvs.physics.constraints.batch.pair_batch"
 OF_CONTACTS = ("geom_friction", "geom_solref", "geom_solimp", "geom_margin", "pair_friction", "body_mass")
