@@ -18,7 +18,7 @@ from torch_mjenvs.compiler.scalar import select
 from torch_mjenvs.physics import Simulation, load
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.columns import Columns
-from torch_mjenvs.physics.constraints.batch.pair_batch import PairBatch, divided
+from torch_mjenvs.physics.constraints.batch.pair_batch import PairBatch, batch_pairs, divided
 from torch_mjenvs.physics.constraints.batch.pair_numbers import PairNumbers
 from torch_mjenvs.physics.constraints.batch.varied_numbers import constant
 from torch_mjenvs.physics.constraints.contact_row import row_param
@@ -166,6 +166,29 @@ def test_surfaces_of_a_robot_and_of_hundreds_of_boxes_vary(option):
     assert in_lists(model) > 1000
     vary = ("geom_friction", "geom_solref", "geom_solimp", "body_mass")
     beside_mujoco(model, vary, walked(model, 8))
+
+
+@pytest.mark.parametrize("varied", [("geom_friction",), ("geom_solref", "geom_solimp", "body_mass")])
+def test_gradients_are_those_of_contacts_that_are_written_out(varied, monkeypatch):
+    """Of states and of what varies, with a geom that decides alone."""
+    ball = """<body pos="{} .03 {}"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 .3 0"/>
+        <joint axis="0 1 0"/><geom size=".09" mass="2" {}/></body>"""
+    bodies = "".join(ball.format(0.12 * (k % 2), 0.08 * k, 'priority="1"' * (k == 2)) for k in range(4))
+    model = oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"))
+    states, rng, found = oracle.scattered(model, 8, 0.02, (0.5,)), np.random.default_rng(0), []
+    drawn = {name: torch.tensor(np.array([random_params.draw(model, name, rng) for _ in states])) for name in varied}
+    for few in (2, 1000):
+        monkeypatch.setattr(f"{BATCHES}.FEWEST", few)
+        assert bool(batch_pairs(load(model), DOUBLE)) == (few == 2)
+        sim = Simulation(model, len(states), dtype=torch.float64, vary=varied)
+        put(sim, states)
+        params = {name: x.to(sim.device).requires_grad_() for name, x in drawn.items()}
+        given = [x.clone().requires_grad_() for x in (sim.qpos, sim.qvel)]
+        _, qvel, *_ = sim.transition(*given, params=params)
+        total = (qvel * torch.arange(1.0, 1 + model.nv, device=sim.device)).sum()
+        found.append(torch.autograd.grad(total, [*given, *params.values()]))
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs.any() and (ours - theirs).abs().max() < 1e-10 * theirs.abs().max()
 
 
 def grown(model: mujoco.MjModel, vary: str) -> int:

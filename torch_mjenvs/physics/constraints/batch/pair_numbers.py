@@ -13,7 +13,7 @@ from ...model.precision import Precision
 from ..contact_row import row_param
 from ..softening import contact_bound
 from .pair_batch import PairBatch
-from .varied_numbers import InTable, Number, Varied, constant
+from .varied_numbers import InTable, Number, VariedNumbers, constant
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PairNumbers:
         )
         if m.nominal is None:
             return found
-        varied = Varied(m, m.nominal, pairs, batch.condim, precision).numbers(softened=found.give is not None)
+        varied = VariedNumbers(m, m.nominal, pairs, batch.condim, precision).numbers(softened=found.give is not None)
         return dataclasses.replace(found, **varied)
 
 

@@ -42,7 +42,7 @@ def constant(x: Scalar) -> Number:
     return lambda look: x
 
 
-class Varied:
+class VariedNumbers:
     """What varies of that from which the numbers of some pairs follow: what looks up two rows of it, or None.
 
     nominal: the model as it was loaded.
@@ -104,7 +104,7 @@ class Varied:
 class _Here:
     """The numbers of one pair, for which `look` looks up."""
 
-    def __init__(self, of: Varied, look: Look):
+    def __init__(self, of: VariedNumbers, look: Look):
         self.of, self.look = of, look
 
     def known(self, values: Vec) -> Scalar:

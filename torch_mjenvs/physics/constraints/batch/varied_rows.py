@@ -17,7 +17,7 @@ Two = Callable[[Look], list[list[Scalar]]]  # returns the two rows of the pair f
 
 
 class Rows:
-    """Rows of numbers in an array, by what they are of."""
+    """Rows of numbers in an array, by what they are of; and last a row of zeros."""
 
     def __init__(self, rows: Mapping[Any, Vec]):
         self.place = {x: k for k, x in enumerate(rows)}
@@ -25,11 +25,12 @@ class Rows:
         different = list(dict.fromkeys(columns))
         self.columns = [different.index(x) for x in columns]
         kept = [columns.index(x) for x in different]
-        self.array = Array.fixed([[row[c] for c in kept] for row in rows.values()])
+        self.array = Array.fixed([*([row[c] for c in kept] for row in rows.values()), [0.0] * len(kept)])
 
     def two(self, ends: Sequence[tuple[Any, Any]]) -> Two:
-        """Return what looks up the rows of pairs. ends: by pair, of what it has the rows."""
-        places = [[self.place[two[side]] for two in ends] for side in (0, 1)]
+        """Return what looks up the rows of pairs. ends: by pair, of what; if both are one, the second row is zeros."""
+        none = len(self.place)
+        places = [self.place[one] for one, _ in ends], [none if one == two else self.place[two] for one, two in ends]
         return lambda look: [[self.array[at, c] for c in self.columns] for at in map(look, places)]
 
 
@@ -59,7 +60,7 @@ def varied_rows(m: Model) -> VariedRows:
         "friction": (sources, lambda m, x: x.friction(m)[:axes]),
         "solref": (sources, lambda m, x: x.row(m, "solref")),
         "solimp": (sources, lambda m, x: x.row(m, "solimp")[:4]),
-        "margin": (sources, lambda m, x: [x.row(m, "margin") * (0.5 if x.kind == "pair" else 1.0)]),
+        "margin": (sources, lambda m, x: [x.row(m, "margin")]),
         "weights": (bodies, lambda m, body: m.body_invweight0[body]),
     }
     found = VariedRows({}, {})
@@ -72,7 +73,7 @@ def varied_rows(m: Model) -> VariedRows:
 
 
 def sources_of_margin(pair: Pair) -> tuple[Source, Source]:
-    """Return whose margins make that of a pair, half of its own if it is explicit."""
+    """Return whose margins make that of a pair: twice its own if it is explicit."""
     if pair.ipair >= 0:
         return (Source("pair", pair.ipair),) * 2
     return Source("geom", pair.geom1), Source("geom", pair.geom2)
