@@ -39,7 +39,7 @@ from torch_mjenvs.compiler.scalar import number
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine, episode_of
 from torch_mjenvs.envs.tasks.registry import TASKS
-from torch_mjenvs.physics import load, simulation, step_function, world_params
+from torch_mjenvs.physics import load, simulation_kernels, step_function, world_params
 from torch_mjenvs.physics.simulation import Simulation
 
 if torch.get_default_device().type != "cpu":
@@ -635,7 +635,7 @@ def test_a_simulation_with_floors_in_loops(driver, monkeypatch):
     with unrolling(np.inf):
         plain = found()
     before = launched(driver)
-    for module in (simulation, step_function, world_params):
+    for module in (simulation_kernels, step_function, world_params):
         monkeypatch.setattr(module, "build", lambda recipe, device: cuda_kernel(recipe))
     theirs = found()
     assert launched(driver) - before > 5
@@ -665,7 +665,7 @@ def test_gradients_of_a_robot(name, driver, monkeypatch):
         return dict(zip(("qpos", "qvel", "by qpos", "by qvel", "by ctrl"), [*after[:2], *gradients], strict=True))
 
     ours = found()
-    for module in (simulation, step_function):
+    for module in (simulation_kernels, step_function):
         monkeypatch.setattr(module, "build", lambda recipe, device: cuda_kernel(recipe))
     before, theirs = launched(driver), found()
     assert launched(driver) - before == 2
