@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +162,13 @@ def no_default_device() -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if launched:
         terminalreporter.line(f"kernels launched: {launched['cuda']} on the GPU, {launched['cpu']} on the CPU")
+
+
+@pytest.fixture
+def mujocos_own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Have MuJoCo warn as users see it: on stderr, and in a log file in the working folder, which is this one."""
+    monkeypatch.chdir(tmp_path)
+    hook = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(None)
+    yield tmp_path
+    mujoco.set_mju_user_warning(hook)

@@ -99,18 +99,12 @@ def test_an_episode_is_as_long_as_dm_controls(name: str, other: Any) -> None:
     assert gymnasium.spec(f"TorchDMC/{name}-v0").max_episode_steps == limit
 
 
-def test_the_cheetah_is_loaded_without_a_word(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+def test_the_cheetah_is_loaded_without_a_word(mujocos_own_log: Path, capfd: Any) -> None:
     """dm_control's own file has a deprecated attribute, and MuJoCo says so, also in a file in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    hook = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(None)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            TASKS["cheetah-run"].load()
-        assert capfd.readouterr() == ("", "") and not list(tmp_path.iterdir())
-    finally:
-        mujoco.set_mju_user_warning(hook)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TASKS["cheetah-run"].load()
+    assert capfd.readouterr() == ("", "") and not list(mujocos_own_log.iterdir())
 
 
 def test_nothing_of_dm_control_is_imported() -> None:

@@ -656,22 +656,16 @@ def test_a_model_with_what_is_not_there_is_refused(tmp_path):
 # -- What users see ----------------------------------------------------------------------------------------------------
 
 
-def test_gymnasiums_own_half_cheetah_is_loaded_without_a_word_and_a_users_is_not(tmp_path, monkeypatch, capfd):
+def test_gymnasiums_own_half_cheetah_is_loaded_without_a_word_and_a_users_is_not(mujocos_own_log, capfd):
     """The model is MuJoCo's own to the last byte, and no log file is left in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    hook = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(None)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ours = HalfCheetah().load()
-            assert capfd.readouterr() == ("", "")
-            assert not list(tmp_path.iterdir())
-        file = shutil.copy(mujoco_env.expand_model_path("half_cheetah.xml"), tmp_path / "mine.xml")
-        users = HalfCheetah(xml_file=str(file)).load()
-        assert "settotalmass" in "".join(capfd.readouterr())
-    finally:
-        mujoco.set_mju_user_warning(hook)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = HalfCheetah().load()
+        assert capfd.readouterr() == ("", "")
+        assert not list(mujocos_own_log.iterdir())
+    file = shutil.copy(mujoco_env.expand_model_path("half_cheetah.xml"), mujocos_own_log / "mine.xml")
+    users = HalfCheetah(xml_file=str(file)).load()
+    assert "settotalmass" in "".join(capfd.readouterr())
     np.testing.assert_array_equal(binary(ours), binary(users))
 
 
