@@ -43,10 +43,11 @@ def queued(
         count_while(lambda k, _: number(k) < count, turn, [], most, arrays)
         return
     leaves, rebuild = flatten(given)
-    kept = Array([[x for x in leaves if type(x) is Expr]])
+    constants = [None if type(x) is Expr else x for x in leaves]
+    kept = Array([_varying(constants, leaves)])
     with _entries(most) as (region, k, there):
         outside = entered(arrays)
-        body(k, rebuild(_filled(leaves, kept[0])))
+        body(k, rebuild(_filled(constants, kept[0])))
         puts, left = changes(arrays, region)
     assert all(x.op == "version" for x in left), "the body of a queue puts rows itself, not by loops within it"
     made = Queue(region, [], k, puts, left, there, most)
@@ -82,14 +83,16 @@ def compute_queued(
     constants, rebuild = _constants(sets)
     starts, around = list(itertools.accumulate((x.n for x in sets), initial=0)), current().region.mask
     many, total = len(sets) > 1, starts.pop()
-    orders = [range(start, start + x.n) for start, x in zip(starts, sets, strict=True)]
-    packed = Packed.of([x.which for x in sets], orders, total) if many else Packed(sets[0].which)
+    packed = Packed(sets[0].which)
+    if many:
+        orders = [range(start, start + x.n) for start, x in zip(starts, sets, strict=True)]
+        packed = Packed.of([x.which for x in sets], orders, total)
     kept = Array(rows=total, columns=constants.count(None) + 3 * many)
     for x, start in zip(sets, starts, strict=True):
 
         def put(i: Any, x: Needed = x, start: int = start) -> tuple[Any, list[Scalar]]:
             leaves, _ = flatten(x.prepare(i))
-            own = [leaf for leaf, constant in zip(leaves, constants, strict=True) if constant is None]
+            own = _varying(constants, leaves)
             if not many:
                 return i, own
             return packed.slot(part(i, 1, start)), [*own, number(i), float(x.n), float(start)]
@@ -97,10 +100,10 @@ def compute_queued(
         put_each(x.which, put, kept)
     found = Array()
     with _entries(total) as (region, k, there):
-        own = iter(kept[k])
-        rows = compute(rebuild([next(own) if x is None else x for x in constants]))
+        own = kept[k]
+        rows = compute(rebuild(_filled(constants, own)))
         if many:
-            i, n, start = own
+            i, n, start = own[-3:]
             first = i + float(len(rows)) * start
             places = [node("f2i", first + float(c) * n) for c in range(len(rows))]
         else:
@@ -139,10 +142,15 @@ def _entries(most: int) -> Iterator[tuple[Region, Any, Any]]:
         yield region, k, region.mask
 
 
-def _filled(leaves: Sequence[Any], numbers: Sequence[Scalar]) -> list[Any]:
-    """Return the leaves of a carry with these numbers in place of those that are not constants."""
-    own = iter(numbers)
-    return [next(own) if type(x) is Expr else x for x in leaves]
+def _varying(constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Return those leaves of a carry that are no constants: where `constants` has None."""
+    return [x for constant, x in zip(constants, leaves, strict=True) if constant is None]
+
+
+def _filled(constants: Sequence[Any], varying: Sequence[Scalar]) -> list[Any]:
+    """Return the leaves of a carry: its constants, and in place of None those that vary, in order."""
+    own = iter(varying)
+    return [next(own) if x is None else x for x in constants]
 
 
 def _check(queue: Queue) -> None:

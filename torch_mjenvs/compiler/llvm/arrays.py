@@ -22,7 +22,7 @@ def lookup(w: Writer, e: Expr) -> None:
     """Write the reading of a constant: the same for all worlds, or at a place per world."""
     place = e.args[0]
     if type(place) is Expr and place.type == "i":
-        w.names[e] = _own_entry(w, e)
+        w.names[e] = _gathered(w, e.attr, w.value(place, "i"))
     elif e.type == "s":
         w.names[e] = _entry(w, e, "i32", table_of(w, "i32", [str(x) for x in e.attr.values]))
     else:
@@ -64,12 +64,8 @@ def spread(w: Writer, e: Expr) -> None:
     w.names[e] = in_every_lane(w, x, w.types.element)
 
 
-def _own_entry(w: Writer, e: Expr) -> str:
-    """Write the reading of a table at a place per world."""
-    return _gathered(w, e.attr, w.value(e.args[0], "i"))
-
-
 def _gathered(w: Writer, table: Table, place: str) -> str:
+    """Write the reading of a table at a place per world."""
     name, element = _constants(w, table)
     step = w.assign(f"sext {w.types.of('i')} {place} to {w.types.vector('i64')}")  # see `own_places`
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, {w.types.vector('i64')} {step}")
