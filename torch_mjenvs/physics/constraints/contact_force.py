@@ -6,11 +6,11 @@ motion: spatial acceleration or velocity (angular, linear) of each body, at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Mask, Scalar, logical_and
+from ...compiler.scalar import Mask, Scalar, logical_and, logical_or
 from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
 from ..model.model import Model, Pair
@@ -22,15 +22,22 @@ from .rows import Constraint
 class Touch:
     """One contact, or the contacts of one pair in a loop.
 
-    bodies: of the pair's geom1 and geom2; the normal points from the first to the second.
+    bodies: of the pair's geom1 and geom2; the normal points from the first to the second. active: mask of the worlds
+    where it touches.
     """
 
     pair: Pair
     bodies: tuple[int, int]
+    active: Mask
 
     def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
         """Run `carry = do(contact, carry)` for each `ContactForce`, in the worlds where it is active; return carry."""
         raise NotImplementedError
+
+    @property
+    def movers(self) -> tuple[int, ...]:
+        """The bodies that it moves: both, or the one that touches the world."""
+        return self.bodies
 
     @property
     def uncertain(self) -> Mask:
@@ -114,9 +121,20 @@ class ContactForce(Touch):
 
 @dataclass
 class Contacts(Constraint):
-    """Contacts of one kind, one after the other."""
+    """Contacts of one kind, one after the other.
+
+    by_movers: the contacts of a body, or of two. active: masks of the worlds where one of these touches.
+    """
 
     contacts: Sequence[Touch]
+    by_movers: dict[tuple[int, ...], list[Touch]] = field(init=False)
+    active: dict[tuple[int, ...], Mask] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_movers = {}
+        for c in self.contacts:
+            self.by_movers.setdefault(c.movers, []).append(c)
+        self.active = {movers: logical_or(*(c.active for c in touches)) for movers, touches in self.by_movers.items()}
 
     @property
     def needs_refinement(self) -> list[Mask]:
@@ -129,8 +147,15 @@ class Contacts(Constraint):
             rows = c.cone.rows
             return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
 
-        for c in self.contacts:
-            total = c.each(push, total)
+        for movers, touches in self.by_movers.items():
+
+            def fold(total: list[Scalar], touches: list[Touch] = touches) -> list[Scalar]:
+                for c in touches:
+                    total = c.each(push, total)
+                return total
+
+            # Most bodies touch nothing: one question for all their contacts.
+            total = when_any(self.active[movers], fold, total) if len(touches) > 1 else fold(total)
         return total
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:

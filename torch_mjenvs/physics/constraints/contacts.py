@@ -107,7 +107,7 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
     near, maker = candidate.near(), _Maker(m, d, candidate.pair)
     found = compute_any(near, lambda: [[dist, spot] for dist, spot in candidate.spots()])
     if not found:  # in plain Python, where nothing was near
-        return WorldContactLoop(maker.pair, maker.bodies, side.body, [], _no_contact, False)
+        return WorldContactLoop(maker.pair, maker.bodies, False, side.body, [], _no_contact, False)
     spots = Array([[dist, *spot] for dist, spot in found])
     active = [logical_and(near, dist < maker.param.margin) for dist, _ in found]
     touching, numbers = active_set(active), Table([float(k) for k in range(len(found))])
@@ -126,9 +126,9 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
         common = True, maker.pair, numbers[i], maker.bodies, spots[i, 0], frame, cone, y0, False, 0.0
         return WorldContact(*common, side.body, side.sign, r)
 
-    refine = maker.bound.needs_refinement
-    uncertain = False if refine is False else logical_and(logical_or(*active), refine)
-    return WorldContactLoop(maker.pair, maker.bodies, side.body, touching, contact, uncertain)
+    anywhere, refine = logical_or(*active), maker.bound.needs_refinement
+    uncertain = False if refine is False else logical_and(anywhere, refine)
+    return WorldContactLoop(maker.pair, maker.bodies, anywhere, side.body, touching, contact, uncertain)
 
 
 class _Maker:

@@ -13,7 +13,7 @@ from typing import Any
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ...compiler.tiles import Sums, SumsLayout, TileMatrix
 from ..algebra.sparse import Row
-from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
+from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero, zeros
 from ..dynamics.inertia import Matrix, plus
 from ..model.data import Data
 from ..model.model import Model, Pair, dof_chain
@@ -40,6 +40,19 @@ class Hessian(list[Row]):
             return
         for j in dof_chain(m, i):
             self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
+
+    def row(self, m: Model, i: int) -> list[Scalar]:
+        """Return what `add_image` changes of row i."""
+        if self.in_tiles:
+            return self.images.get(i, zeros(6))
+        return [self[i].get(j, 0.0) for j in dof_chain(m, i)]
+
+    def put_row(self, m: Model, i: int, row: list[Scalar]) -> None:
+        """Put back what `row` returned, changed."""
+        if self.in_tiles:
+            self.images[i] = row
+        else:
+            self[i].update(zip(dof_chain(m, i), row, strict=True))
 
     def part(self, layout: SumsLayout) -> Sums:
         """Return the tiles of a layout, which are part of the sum; they are made, as 0, when first asked for."""

@@ -9,18 +9,23 @@ angular block (lower triangle, 6), angular-linear block (9), linear block (lower
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.active_sets import fold_each
-from ...compiler.scalar import Mask, Scalar
+from ...compiler.control import compute_any, when_any
+from ...compiler.scalar import Mask, Scalar, logical_or
 from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of, zeros
 from ..dynamics.kinematics import between
 from ..model.data import Data
 from ..model.model import Model, Pair
 from .contact_force import ContactForce, Contacts, Touch, body_motion, in_world
 from .rows import Hessian
+
+
+Sums = list[list[Scalar]]  # a wrench (6) and a stiffness (21)
 
 
 @dataclass
@@ -30,6 +35,10 @@ class WorldContact(ContactForce):
     body: int
     sign: float
     r: list[Scalar]
+
+    @property
+    def movers(self) -> tuple[int, ...]:
+        return (self.body,)
 
     def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
         return along(self.r, self.frame, self.condim, self.sign, motion[self.body])
@@ -54,10 +63,15 @@ class WorldContactLoop(Touch):
 
     pair: Pair
     bodies: tuple[int, int]
+    active: Mask
     body: int
     touching: Any
     contact: Callable[[Any], WorldContact]
     refine: Mask
+
+    @property
+    def movers(self) -> tuple[int, ...]:
+        return (self.body,)
 
     @property
     def uncertain(self) -> Mask:
@@ -75,26 +89,28 @@ class WorldContacts(Contacts):
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         motion = body_motion(m, d, a)
-        wrench: dict[int, list[Scalar]] = {}
-        stiffness: dict[int, list[Scalar]] = {}
 
-        def push(c: WorldContact, carry: list[list[Scalar]]) -> list[list[Scalar]]:
+        def push(c: WorldContact, carry: Sums) -> Sums:
             return add_stiffness(carry, c.r, c.frame, c.sign, *c.cone.push(c.residual(motion)))
 
-        for c in self.contacts:
-            old = [wrench.get(c.body, [0.0] * 6), stiffness.get(c.body, [0.0] * 21)]
-            wrench[c.body], stiffness[c.body] = c.each(push, old)
-        spread(m, d, wrench, stiffness, gradient, hessian)
+        def of_body(touches: Sequence[Touch]) -> Sums:
+            sums = [zeros(6), zeros(21)]
+            for c in touches:
+                sums = c.each(push, sums)
+            return sums
+
+        own = {body: functools.partial(of_body, touches) for (body,), touches in self.by_movers.items()}
+        spread(m, d, {body: active for (body,), active in self.active.items()}, own, gradient, hessian)
 
 
 def add_stiffness(
-    sums: list[list[Scalar]],
+    sums: Sums,
     r: list[Scalar],
     frame: list[list[Scalar]],
     sign: Scalar,
     force: list[Scalar],
     weight: list[list[Scalar]],
-) -> list[list[Scalar]]:
+) -> Sums:
     """Return the sums of a body's wrenches (6) and stiffnesses (21), with those of a contact added.
 
     force, weight: as its cone gives them, along its axes.
@@ -108,28 +124,66 @@ def add_stiffness(
 def spread(
     m: Model,
     d: Data,
-    wrench: dict[int, list[Scalar]],
-    stiffness: dict[int, list[Scalar]],
+    acts: dict[int, Mask],
+    own: dict[int, Callable[[], Sums]],
     gradient: list[Scalar],
     hessian: Hessian,
 ) -> None:
-    """Add the wrenches (6) and stiffnesses (21) of bodies, by body, to the gradient and the Hessian.
+    """Add the wrenches (6) and stiffnesses (21) of bodies, which `own` computes, to the gradient and the Hessian.
 
-    Afterwards both dicts hold the sums over subtrees.
+    acts: masks of the worlds where something acts on a body. Of subtrees on which nothing acts, nothing is computed.
     """
-    for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
-        parent = m.body_parentid[body]
-        if body not in wrench:
-            continue
-        if parent:
-            wrench[parent] = add(wrench.get(parent, [0.0] * 6), wrench[body])
-            stiffness[parent] = add(stiffness.get(parent, [0.0] * 21), stiffness[body])
-    for i in range(m.nv):
-        body = m.dof_bodyid[i]
-        if body not in wrench:
-            continue
-        gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
-        hessian.add_image(m, d, i, _mul(stiffness[body], d.odof[i]))
+    touched, sums = _of_subtrees(m, acts), dict[int, Sums]()
+    for body in sorted(touched, reverse=True):  # a subtree's bodies come after its root
+        children = [b for b in sums if m.body_parentid[b] == body]
+
+        def of_subtree(body: int = body, children: list[int] = children) -> Sums:
+            if body not in own and len(children) == 1:
+                return sums[children[0]]
+            total = own[body]() if body in own else [zeros(6), zeros(21)]
+            for child in children:
+                total = when_any(touched[child], lambda x, y=sums[child]: _sum(x, y), total)
+            return total
+
+        sums[body] = compute_any(touched[body], of_subtree)
+        _add_to_dofs(m, d, body, touched[body], sums[body], gradient, hessian)
+
+
+def _of_subtrees(m: Model, acts: dict[int, Mask]) -> dict[int, Mask]:
+    """Return the masks of the worlds where something acts on the subtree of a body."""
+    touched = dict(acts)
+    for body in range(m.nbody - 1, 0, -1):
+        if (parent := m.body_parentid[body]) and body in touched:
+            touched[parent] = logical_or(touched.get(parent, False), touched[body])
+    return touched
+
+
+def _sum(x: Sums, y: Sums) -> Sums:
+    return [add(part, other) for part, other in zip(x, y, strict=True)]
+
+
+def _add_to_dofs(
+    m: Model, d: Data, body: int, where: Mask, sums: Sums, gradient: list[Scalar], hessian: Hessian
+) -> None:
+    """Add the sums of a body's subtree to the gradient and the Hessian of the body's dofs, in these worlds."""
+    dofs = range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body])
+
+    def put(carry: Any) -> None:
+        for i, slope, row in zip(dofs, *carry, strict=True):
+            gradient[i] = slope
+            hessian.put_row(m, i, row)
+
+    def rows() -> Any:
+        return [[gradient[i] for i in dofs], [hessian.row(m, i) for i in dofs]]
+
+    def added(carry: Any) -> Any:
+        put(carry)
+        for i in dofs:
+            gradient[i] = gradient[i] + dot(d.odof[i], sums[0])
+            hessian.add_image(m, d, i, _mul(sums[1], d.odof[i]))
+        return rows()
+
+    put(when_any(where, added, rows()))
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:

@@ -24,7 +24,7 @@ from ..cones.pyramid import Cone
 from ..contact_force import body_motion
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
-from ..world_contacts import add_stiffness, along, spread
+from ..world_contacts import Sums, add_stiffness, along, spread
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables, each_tables
@@ -52,9 +52,12 @@ class WorldBatches(Constraint):
         motion, n = self._motion(m, d, a), len(self.touched)
         loops = [(b.touching, functools.partial(b.push, motion)) for b in self.batches]
         (sums,) = add_all(loops, [zeros(SIZE * n)])
-        of_body = {body: sums[SIZE * k : SIZE * (k + 1)] for k, body in enumerate(self.touched)}
-        wrench, stiffness = ({body: x[part] for body, x in of_body.items()} for part in (slice(6), slice(6, SIZE)))
-        spread(m, d, wrench, stiffness, gradient, hessian)
+
+        def of_body(k: int) -> Sums:
+            return [sums[SIZE * k : SIZE * k + 6], sums[SIZE * k + 6 : SIZE * (k + 1)]]
+
+        own = {body: functools.partial(of_body, k) for k, body in enumerate(self.touched)}
+        spread(m, d, dict.fromkeys(self.touched, True), own, gradient, hessian)
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         motion, change = self._motion(m, d, a), self._motion(m, d, dx)
