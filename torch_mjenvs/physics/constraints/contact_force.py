@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...compiler.control import when_any
+from ...compiler.control import when_any, worlds_go_together
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or
 from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
@@ -123,7 +123,8 @@ class ContactForce(Touch):
 class Contacts(Constraint):
     """Contacts of one kind, one after the other.
 
-    by_movers: the contacts of a body, or of two. active: masks of the worlds where one of these touches.
+    by_movers: the contacts of a body, or of two. active: masks of the worlds for which their shares are computed: those
+    where one of them touches. Threads that skip code one by one gain nothing by that, and spill more: True for them.
     """
 
     contacts: Sequence[Touch]
@@ -131,10 +132,11 @@ class Contacts(Constraint):
     active: dict[tuple[int, ...], Mask] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_movers = {}
+        self.by_movers, self.active = {}, {}
         for c in self.contacts:
             self.by_movers.setdefault(c.movers, []).append(c)
-        self.active = {movers: logical_or(*(c.active for c in touches)) for movers, touches in self.by_movers.items()}
+        for movers, touches in self.by_movers.items():
+            self.active[movers] = logical_or(*(c.active for c in touches)) if worlds_go_together() else True
 
     @property
     def needs_refinement(self) -> list[Mask]:
