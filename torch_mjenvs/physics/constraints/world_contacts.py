@@ -10,7 +10,7 @@ angular block (lower triangle, 6), angular-linear block (9), linear block (lower
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,6 @@ from ..model.data import Data
 from ..model.model import Model, Pair
 from .contact_force import ContactForce, Contacts, Touch, body_motion, in_world
 from .rows import Hessian
-
 
 Sums = list[list[Scalar]]  # a wrench (6) and a stiffness (21)
 
@@ -124,8 +123,8 @@ def add_stiffness(
 def spread(
     m: Model,
     d: Data,
-    acts: dict[int, Mask],
-    own: dict[int, Callable[[], Sums]],
+    acts: Mapping[int, Mask],
+    own: Mapping[int, Callable[[], Sums]],
     gradient: list[Scalar],
     hessian: Hessian,
 ) -> None:
@@ -142,14 +141,14 @@ def spread(
                 return sums[children[0]]
             total = own[body]() if body in own else [zeros(6), zeros(21)]
             for child in children:
-                total = when_any(touched[child], lambda x, y=sums[child]: _sum(x, y), total)
+                total = when_any(touched[child], functools.partial(_sum, sums[child]), total)
             return total
 
         sums[body] = compute_any(touched[body], of_subtree)
         _add_to_dofs(m, d, body, touched[body], sums[body], gradient, hessian)
 
 
-def _of_subtrees(m: Model, acts: dict[int, Mask]) -> dict[int, Mask]:
+def _of_subtrees(m: Model, acts: Mapping[int, Mask]) -> dict[int, Mask]:
     """Return the masks of the worlds where something acts on the subtree of a body."""
     touched = dict(acts)
     for body in range(m.nbody - 1, 0, -1):
@@ -159,7 +158,7 @@ def _of_subtrees(m: Model, acts: dict[int, Mask]) -> dict[int, Mask]:
 
 
 def _sum(x: Sums, y: Sums) -> Sums:
-    return [add(part, other) for part, other in zip(x, y, strict=True)]
+    return [add(other, part) for part, other in zip(x, y, strict=True)]
 
 
 def _add_to_dofs(
