@@ -40,5 +40,5 @@ class PackedOutputs:
         The flags have a memory of their own to torch, which saves no two tensors of one memory and different types.
         """
         block = self._block.clone()
-        flags = torch.utils.dlpack.to_dlpack(block.view(torch.bool).as_strided(*self._flags))
+        flags = torch.to_dlpack(block.view(torch.bool).as_strided(*self._flags))
         return block.as_strided(*self._numbers), torch.utils.dlpack.from_dlpack(flags)
