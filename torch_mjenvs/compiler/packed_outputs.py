@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.utils.dlpack
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]  # a capsule: twice as fast as the tensor itself
 
 from .launch import mark_static_address, padded
 
@@ -40,5 +41,5 @@ class PackedOutputs:
         The flags have a memory of their own to torch, which saves no two tensors of one memory and different types.
         """
         block = self._block.clone()
-        flags = torch.to_dlpack(block.view(torch.bool).as_strided(*self._flags))
+        flags = to_dlpack(block.view(torch.bool).as_strided(*self._flags))
         return block.as_strided(*self._numbers), torch.utils.dlpack.from_dlpack(flags)
