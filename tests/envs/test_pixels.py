@@ -353,6 +353,8 @@ def test_what_cannot_be_right_is_refused():
         TorchVectorEnv("Hopper", N, pixels={"stack": 0})
     with pytest.raises(ValueError, match="no camera 'behind'"):
         TorchVectorEnv("Hopper", N, pixels={"camera": "behind"})
+    with pytest.raises(TypeError, match=r"not \['track', 'front'\]: of several, draw one here, and the others with"):
+        TorchVectorEnv("Hopper", N, pixels={"camera": ["track", "front"]})
     env = TorchVectorEnv("Hopper", N, pixels=OPTIONS | {"state": True})
     with pytest.raises(ValueError, match="pixels alone"):
         env.capture(lambda obs: torch.zeros(N, 3), 2)

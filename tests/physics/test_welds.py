@@ -185,6 +185,27 @@ def test_worlds_with_parameters_of_their_own():
     assert np.min(np.array(moved)[:, [0, 1, 3]]) > 0.01 and not np.any(np.array(moved)[:, 2])
 
 
+def test_what_was_edited_stands_though_mj_set_const_would_derive_it():
+    """As gymnasium-robotics and Meta-World write a relpose into the model: worlds whose masses vary hold the same."""
+    mjm, rng = model(TIES["weld to a mocap body"] + TIES["connect"]), np.random.default_rng(0)
+    edited, derived = mjm.eq_data.copy(), mjm.eq_data.copy()
+    edited[0, 3:10], edited[1, 3:6] = (0, 0.1, 0, 1, 0, 0.2, 0), (0.2, 0.2, 0.3)
+    mjm.eq_data[:] = edited
+    varied = ("body_mass", "body_pos")
+    plain, sim = (Simulation(mjm, 3, dtype=torch.float64, vary=names) for names in ((), varied))
+    worlds = [random_data(mjm, rng) for _ in range(3)]
+    beside_mujoco(plain, worlds, 5)
+    beside_mujoco(sim, worlds, 5)
+    values = {name: random_params.draw(mjm, name, rng) for name in varied}
+    sim.set_params({name: [x] * 3 for name, x in values.items()})
+    other = random_params.edited(mjm, values)
+    assert np.abs(other.eq_data - edited).max(1).min() > 0.01  # by mj_setConst
+    assert np.abs(other.eq_data - derived).max(1).min() > 0.01
+    other.eq_data[:] = edited
+    beside_mujoco(sim, [random_data(other, rng) for _ in range(3)], 5)
+    np.testing.assert_array_equal(sim.model_of(1).eq_data, edited)
+
+
 def test_what_varies_of_equalities_makes_sense_or_is_refused():
     mjm = model(TIES["connect to the world"])
     sim = Simulation(mjm, 2, vary=("eq_solref", "eq_solimp"))

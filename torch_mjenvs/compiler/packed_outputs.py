@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.utils.dlpack
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]  # a capsule: twice as fast as the tensor itself
 
 from .launch import mark_static_address, padded
 
@@ -36,6 +37,9 @@ class PackedOutputs:
     def copied(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return fresh copies of all rows of numbers, (rows, worlds), and of flags. Not for code that torch compiles:
         it does not know that a launch writes here.
+
+        The flags have a memory of their own to torch, which saves no two tensors of one memory and different types.
         """
         block = self._block.clone()
-        return block.as_strided(*self._numbers), block.view(torch.bool).as_strided(*self._flags)
+        flags = to_dlpack(block.view(torch.bool).as_strided(*self._flags))
+        return block.as_strided(*self._numbers), torch.utils.dlpack.from_dlpack(flags)

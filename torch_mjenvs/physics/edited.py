@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from .collision.shapes import SHAPES
+from .loading.ties import given_ties
 from .model.enums import GeomType, WrapType
 from .params import OPTIONS, SOLIMPS
 
@@ -47,6 +48,8 @@ def edited(loaded: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> mujoco.M
         model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE
     if changed:
         mujoco.mj_setConst(model, mujoco.MjData(model))
+        given = given_ties(loaded)
+        model.eq_data[given] = loaded.eq_data[given]
     return model
 
 

@@ -75,7 +75,7 @@ def is_free(camera: int | str | mujoco.MjvCamera) -> TypeGuard[mujoco.MjvCamera]
 def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujoco.MjvCamera:
     """Return a camera as MuJoCo's renderer takes it: -1 is the free camera that looks at the whole model.
 
-    Raises ValueError for one that does not exist.
+    Raises ValueError for one that does not exist, and TypeError for anything else, such as a list of several.
     """
     if isinstance(camera, mujoco.MjvCamera):
         return camera
@@ -86,6 +86,11 @@ def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujo
             known = ", ".join(repr(mjm.camera(i).name) for i in range(mjm.ncam)) or "none"
             raise ValueError(f"the model has no camera {camera!r}; it has {known}")
         camera = number
+    if not hasattr(camera, "__index__"):
+        raise TypeError(
+            f"a camera is a number, a name or an mujoco.MjvCamera, not {camera!r}: of several, draw one here, and the "
+            "others with a Simulation of the same model"
+        )
     if not -1 <= camera < mjm.ncam:
         raise ValueError(f"the model has no camera {camera}: it has {mjm.ncam}, and -1 is the free camera")
     if camera < 0:

@@ -116,9 +116,9 @@ class Start:
     """The beginning of an episode, for a `reset` that says more than qpos (nq) and qvel (nv).
 
     `act` (na) has activations, 0 if left out. `memory` has entries of the world's memory by name, such as a goal that
-    was drawn together with the state; `begin` may change them. `parameters` has parameters of the model by name, nested
-    as in `m`: those that `Task.reset_parameters` names. `mocap_pos`, `mocap_quat`, `eq_active` and `wind`: as in
-    `Control`; what they leave out is as in the model.
+    was drawn together with the state; `begin` may replace them, but does not see them. `parameters` has parameters of
+    the model by name, nested as in `m`: those that `Task.reset_parameters` names. `mocap_pos`, `mocap_quat`,
+    `eq_active` and `wind`: as in `Control`; what they leave out is as in the model.
     """
 
     qpos: Sequence[Scalar]

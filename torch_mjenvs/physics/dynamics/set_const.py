@@ -127,11 +127,12 @@ def _dof_invweight0(m: Model, f: AnyFactor) -> tuple[Scalar, ...]:
 def derived_data(m: Model) -> dict[int, range]:
     """Return the range of eq_data, by equality, that follows from where bodies are at qpos0.
 
-    It is the second anchor of a connect, and the first anchor and relpose of a weld that was given no relpose.
+    It is the second anchor of a connect, and the first anchor and relpose of a weld that was given no relpose; neither
+    where eq_data was edited.
     """
     of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == ObjType.BODY]
-    connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EqType.CONNECT}
-    return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EqType.WELD and m.eq_data[i][11]}
+    places = {EqType.CONNECT: range(3, 6), EqType.WELD: range(3, 10)}
+    return {i: places[m.eq_type[i]] for i in of_bodies if m.eq_type[i] in places and m.eq_data[i][11]}
 
 
 def _eq_data(m: Model, d: Data, i: int) -> tuple[Scalar, ...]:
