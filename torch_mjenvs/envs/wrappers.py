@@ -126,10 +126,10 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
 
         Raises ValueError for the state of others, and changes nothing then.
         """
-        own = self._state()
+        own, given = self._state(), state
         if isinstance(state, Mapping):
             given = {name: x for name, x in state.items() if not str(name).startswith("env.")}
-        check_state(given if isinstance(state, Mapping) else state, own, type(self).__name__)
+        check_state(given, own, type(self).__name__)
         inner = {name.removeprefix("env."): x for name, x in state.items() if name.startswith("env.")}
         self._inner().load_state_dict(inner)
         for name, x in own.items():
