@@ -371,9 +371,7 @@ class _Local(Tangents):
         return e.op == "phi" or (e.op == "load" and (bool(around._known.get(e)) or around._is_leaf(e)))
 
 
-def _each_column(
-    given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]
-) -> list[Tangent]:
+def _each_column(given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]) -> list[Tangent]:
     """Return the tangents of n values that are a linear function of values with these tangents.
 
     Where that takes much code, it is a loop over the columns, so that the code exists only once.

@@ -435,8 +435,7 @@ class Simulation(Varied):
         return params
 
     def _given(self, **given: Any) -> dict[str, torch.Tensor]:
-        """Read those of qpos, qvel, ctrl and act that are not None, (..., n) each. Raises ValueError for another shape.
-        """
+        """Read those of qpos, qvel, ctrl and act that are not None, (..., n) each. ValueError for another shape."""
         m = self.model
         sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
         found = {k: as_rows(k, x, sizes[k], self.device) for k, x in given.items() if x is not None}

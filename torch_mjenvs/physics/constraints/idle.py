@@ -41,9 +41,7 @@ def fold_idle(m: Model, candidate: Candidate, by_body: ByBody, visit: Visit, car
             def step(carry: Any, number: int = number, contact: Contact = contact) -> Any:
                 *points, frame = contact.oarms()
                 nothing = zeros(pair.condim)
-                listed = Listed(
-                    contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body
-                )
+                listed = Listed(contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body)
                 return visit(listed, carry)
 
             there = contact.dist < param.margin + param.gap
