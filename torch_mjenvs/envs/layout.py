@@ -80,37 +80,35 @@ class BufferLayout:
         shown = [Buffer("qpos", self.nq), Buffer("memory", size_of(self.memory)), *params]
         shown += more if self.kept.keys() & HELD.keys() else []
         end = shown if self.shows_end else []
-        return (
-            params
-            + [replace(b, name=f"final_{b.name}") for b in end]
-            + [
-                Buffer("qpos", self.nq),
-                Buffer("qvel", self.nv),
-                Buffer("qacc_warmstart", self.nv),
-                *act,
-                *more,
-                *ctrl,
-                *sums,
-                Buffer("memory", size_of(self.memory)),
-                *history,
-                Buffer("elapsed_steps", 1, "i"),
-                Buffer("episode", 1, "i"),
-                Buffer("key", 3, "i"),
-                *start,
-                Buffer("done", 1, "b"),
-                Buffer("reset_mask", 1, "b"),
-                Buffer("action", self.action, rows=True),
-                Buffer("obs", self.obs, rows=True),
-                Buffer("final_obs", self.obs, rows=True),
-                Buffer("reward", 1),
-                Buffer("terminated", 1, "b"),
-                Buffer("truncated", 1, "b"),
-                Buffer(BAD_STATE, 1, "b"),
-                Buffer("info", size_of(self.info)),
-                Buffer("final_info", size_of(self.info)),
-                *table_buffers(self.tables),
-            ]
-        )
+        return [
+            *params,
+            *(replace(b, name=f"final_{b.name}") for b in end),
+            Buffer("qpos", self.nq),
+            Buffer("qvel", self.nv),
+            Buffer("qacc_warmstart", self.nv),
+            *act,
+            *more,
+            *ctrl,
+            *sums,
+            Buffer("memory", size_of(self.memory)),
+            *history,
+            Buffer("elapsed_steps", 1, "i"),
+            Buffer("episode", 1, "i"),
+            Buffer("key", 3, "i"),
+            *start,
+            Buffer("done", 1, "b"),
+            Buffer("reset_mask", 1, "b"),
+            Buffer("action", self.action, rows=True),
+            Buffer("obs", self.obs, rows=True),
+            Buffer("final_obs", self.obs, rows=True),
+            Buffer("reward", 1),
+            Buffer("terminated", 1, "b"),
+            Buffer("truncated", 1, "b"),
+            Buffer(BAD_STATE, 1, "b"),
+            Buffer("info", size_of(self.info)),
+            Buffer("final_info", size_of(self.info)),
+            *table_buffers(self.tables),
+        ]
 
     def ahead_buffers(self) -> list[Buffer]:
         """Return the buffers of the kernel that computes beginnings of episodes ahead."""
