@@ -58,10 +58,12 @@ soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 i
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fix: $(STAMP)  ## let ruff fix what it can
+fix: $(STAMP)  ## let ruff fix what it can, and format
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 bench: $(STAMP)  ## compile time and steps per second
 	$(BIN)/python -m benchmarks $(ARGS)

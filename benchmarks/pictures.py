@@ -39,9 +39,7 @@ EFFECTS = {"without shadows and mirrors": ("shadow", "reflection"), "with": ()}
 STEPS, STEPPED = "TorchDMC/cheetah-run-v0", 1024
 
 
-def of_ours(
-    simulation: Simulation, size: int, without: tuple[str, ...], outputs: tuple[str, ...]
-) -> Callable[[], int]:
+def of_ours(simulation: Simulation, size: int, without: tuple[str, ...], outputs: tuple[str, ...]) -> Callable[[], int]:
     def draw() -> int:
         simulation.render(0, size, size, outputs=outputs, without=without)
         return simulation.num_worlds

@@ -22,7 +22,12 @@ PAGE = ROOT / "docs" / "reference.md"
 # What users import from where, and the folders or files in which that is defined.
 SECTIONS = {
     "torch_mjenvs": [
-        "envs/vector_env.py", "envs/single_env.py", "rendering/simulation.py", "physics", "envs", "policy.py",
+        "envs/vector_env.py",
+        "envs/single_env.py",
+        "rendering/simulation.py",
+        "physics",
+        "envs",
+        "policy.py",
     ],
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py", "compiler/arrays.py"],
     "torch_mjenvs.feet": ["feet.py"],

@@ -147,6 +147,7 @@ def _meanings() -> dict[str, Meaning]:
 
 MEANINGS = _meanings()
 
+
 class Job(ctypes.Structure):
     """What a run works with, as `@place`, `@visit`, `@warp` and the code see it: all 64 bits."""
 
@@ -600,9 +601,7 @@ class Machine:
             raise PTXError(f"{job.visits} visits of blocks, but room for {job.room}")
         return [np.concatenate(way) for way in ways] if self.trace else []
 
-    def launch(
-        self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp
-    ) -> list[np.ndarray]:
+    def launch(self, tensors: Sequence[torch.Tensor], worlds: int, threads: int = NVIDIA.warp) -> list[np.ndarray]:
         """`run` over the buffers of a kernel as `cuda` launches it, in blocks of so many threads; nothing else may be
         touched.
         """

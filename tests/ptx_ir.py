@@ -364,6 +364,5 @@ out:
 }}
 """
 PRELUDE = HELPERS + "".join(
-    FLOAT_HELPERS.format(t=t, F=F, T=T, nan=nan)
-    for (t, (F, T)), nan in zip(FLOATS.items(), (0, -(2**31)), strict=True)
+    FLOAT_HELPERS.format(t=t, F=F, T=T, nan=nan) for (t, (F, T)), nan in zip(FLOATS.items(), (0, -(2**31)), strict=True)
 )

@@ -14,8 +14,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lasting(make: Method) -> Method:
-    """Make a function allocate its buffers outside inference mode: tensors made inside can be written only inside.
-    """
+    """Make a function allocate its buffers outside inference mode: tensors made inside can be written only inside."""
     return torch.inference_mode(False)(make)
 
 

@@ -53,6 +53,4 @@ def slip(velocity: Sequence[Sequence[Scalar]], contact: Sequence[Mask]) -> list[
 
     velocity: of each foot, in world axes (m/s); only the first two numbers are used.
     """
-    return [
-        select(touches, sqrt(v[0] * v[0] + v[1] * v[1]), 0.0) for v, touches in zip(velocity, contact, strict=True)
-    ]
+    return [select(touches, sqrt(v[0] * v[0] + v[1] * v[1]), 0.0) for v, touches in zip(velocity, contact, strict=True)]

@@ -41,19 +41,18 @@ SAME = cpu.host().vector_bytes == 4 * LANES  # sums of rows are then the CPU's t
 SHARED = 48 * 1024
 
 
-def interpret(plan: Plan, tensors: Mapping[str, torch.Tensor], shared: int = SHARED, rounds: int = 1) -> list[Grid]:
-    """Do a plan's phases so many times, as PTX."""
+def interpret(plan: Plan, tensors: Mapping[str, torch.Tensor], shared: int = SHARED) -> list[Grid]:
+    """Do a plan's phases once, as PTX."""
     grids = render(plan, shared)
     machines = [Machine(cuda.translate(grid.ir).decode()) for grid in grids]
-    for k in range(rounds):
-        for grid, machine in zip(grids, machines, strict=True):
-            held = dict(tensors)
-            for m in plan.memories:
-                if m.each:
-                    held[m.name] = torch.full((0 if grid.shared else grid.blocks * grid.own,), torch.nan)
-            given = [held[m.name] for m in plan.memories]
-            memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in given]
-            machine.run([*(x.data_ptr() for x in given), k], grid.blocks, THREADS, memory, shared=grid.shared)
+    for grid, machine in zip(grids, machines, strict=True):
+        held = dict(tensors)
+        for m in plan.memories:
+            if m.each:
+                held[m.name] = torch.full((0 if grid.shared else grid.blocks * grid.own,), torch.nan)
+        given = [held[m.name] for m in plan.memories]
+        memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in given]
+        machine.run([*(x.data_ptr() for x in given), 0], grid.blocks, THREADS, memory, shared=grid.shared)
     return grids
 
 

@@ -404,9 +404,7 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
     def body(x: list) -> list:
         values = Array([[v, 2.0 * v] for v in x])
         which = active_set([v > 10.0 for v in x])
-        rows = compute_each(
-            which, lambda i: [values[Table(partner)[i], 1] + Table(weight)[i], values[i, 0]]
-        )
+        rows = compute_each(which, lambda i: [values[Table(partner)[i], 1] + Table(weight)[i], values[i, 0]])
         chosen = choose_each(which, lambda i: [rows[i, 0] > 0.0, rows[i, 1] < 15.0], 5)
 
         def turn(i: object, carry: list) -> list:

@@ -539,9 +539,7 @@ def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypa
 IN_BLOCKS = [("Hopper", "NextStep", 132, 1), ("Hopper", "SameStep", 1, 64), ("HalfCheetah", "SameStep", 5, 10)]
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "multiprocessors", "threads"), [*IN_BLOCKS, ("Walker2d", "NextStep", 1, 64)]
-)
+@pytest.mark.parametrize(("name", "mode", "multiprocessors", "threads"), [*IN_BLOCKS, ("Walker2d", "NextStep", 1, 64)])
 def test_an_environment(driver, monkeypatch, name, mode, multiprocessors, threads):
     """A task through the launches for CUDA, beside the one on the CPU: all that it gives is the same.
 

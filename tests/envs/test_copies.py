@@ -234,7 +234,7 @@ def test_pictures_stay_where_they_are_drawn_when_they_are_sent():
         assert torch.equal(ours, theirs)
 
 
-SPAWNING = '''
+SPAWNING = """
 import pathlib
 import torch.multiprocessing
 from torch_mjenvs import HopperEnv, Simulation, TorchVectorEnv, wrappers
@@ -253,4 +253,4 @@ if __name__ == "__main__":
     process.start()
     process.join()
     raise SystemExit(process.exitcode)
-'''
+"""

@@ -129,8 +129,10 @@ def test_noise_and_histories_are_those_of_a_loop_over_mujoco(mode):
 def test_names_are_parts_of_one_row_in_the_tasks_order():
     env, row = make(copy=False), make(observation="flat")
     space = env.single_observation_space
-    assert isinstance(space, Dict) and list(space) == list(SHAPES) and row.single_observation_space == Box(
-        -np.inf, np.inf, (WIDTH,), np.float64
+    assert (
+        isinstance(space, Dict)
+        and list(space) == list(SHAPES)
+        and row.single_observation_space == Box(-np.inf, np.inf, (WIDTH,), np.float64)
     )
     assert {name: x.shape for name, x in space.items()} == SHAPES
     assert {name: x.shape for name, x in env.observation_space.items()} == {k: (N, *x) for k, x in SHAPES.items()}

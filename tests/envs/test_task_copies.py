@@ -234,9 +234,7 @@ class Local(Calm):
 
 
 def test_a_function_may_work_on_its_copies_in_place(cart, calm):
-    assert all(
-        torch.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(run(Local(cart)), calm, strict=True)
-    )
+    assert all(torch.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(run(Local(cart)), calm, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -94,11 +94,12 @@ def test_a_simulation_moves_as_mujoco(cone):
     assert any(np.any(d.qfrc_adhesion) for d in theirs)
 
 
-def test_what_pulls_is_not_in_loops():
-    """Pairs enough for a loop, of which those with one ball pull."""
+@pytest.mark.parametrize("own", ["adhesion='3' gap='.05'", "surfacevel='0 1 0 0 0 0'"])
+def test_pairs_that_pull_or_whose_surface_moves_are_not_in_loops(own):
+    """Pairs enough for a loop, of which those with one ball pull, or have a surface that moves."""
+    gap = "gap='.05'" if "gap" in own else ""
     balls = "".join(
-        f"<body pos='{0.19 * k} 0 0'><freejoint/><geom size='.1' adhesion='{3 * (k == 2)}' gap='.05'/></body>"
-        for k in range(6)
+        f"<body pos='{0.19 * k} 0 0'><freejoint/><geom size='.1' {own if k == 2 else gap}/></body>" for k in range(6)
     )
     mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{balls}</worldbody></mujoco>"))
     m = load(mjm)
@@ -107,7 +108,7 @@ def test_what_pulls_is_not_in_loops():
         d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         np.testing.assert_allclose(ours.qacc, d.qacc, rtol=0, atol=1e-11 * np.abs(d.qacc).max())
-        assert np.any(d.qfrc_adhesion)
+        assert np.any(d.qfrc_adhesion) == ("adhesion" in own)
 
 
 def test_adhesion_that_mujoco_does_not_know_of_is_refused():

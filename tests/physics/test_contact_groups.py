@@ -490,7 +490,7 @@ def test_the_wrench_on_a_fixed_body_that_is_touched_is_about_its_own_centre(shap
       <asset><mesh name="rock" vertex="-.05 -.05 -.05 .05 -.05 -.05 0 .06 -.05 0 0 .07 .01 .02 .06"/></asset>
       <worldbody>
         <body name="pedestal" pos=".1 .2 .3" {base}>
-          <geom type="{'mesh' if shape == 'sphere' else 'box'}" {'mesh="rock"' if shape == 'sphere' else ''}
+          <geom type="{"mesh" if shape == "sphere" else "box"}" {'mesh="rock"' if shape == "sphere" else ""}
             size=".05 .05 .05"/><site name="s"/></body>
         <body pos=".12 .22 .39"><freejoint/><geom {other}/></body>
       </worldbody>

@@ -42,7 +42,7 @@ def model(one: str, two: str, sensors: str) -> mujoco.MjModel:
         for name, shape in (("one", one), ("two", two))
     )
     return mujoco.MjModel.from_xml_string(f"""<mujoco><option ccd_tolerance="1e-13" ccd_iterations="200"/>
-        <asset><mesh name="rock" vertex="{' '.join(map(str, points))}"/></asset>
+        <asset><mesh name="rock" vertex="{" ".join(map(str, points))}"/></asset>
         <worldbody>{bodies}</worldbody><sensor>{sensors}</sensor></mujoco>""")
 
 

@@ -62,7 +62,7 @@ def robot(option: str, around: str, more: str = "", z: float = 0.45) -> mujoco.M
     )
 
 
-def walked(model: mujoco.MjModel, n: int, least: int = 3) -> list[tuple[np.ndarray, np.ndarray]]:
+def walked(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """States with contacts, each somewhere else on the ground."""
     rng, out, data = np.random.default_rng(1), [], mujoco.MjData(model)
     while len(out) < n:
@@ -70,7 +70,7 @@ def walked(model: mujoco.MjModel, n: int, least: int = 3) -> list[tuple[np.ndarr
         data.qpos[:2] = rng.uniform(-1.2, 1.2, 2)
         data.qvel[:] = rng.normal(0, 0.5, model.nv)
         mujoco.mj_step(model, data, 90)
-        if data.ncon >= least:
+        if data.ncon >= 3:
             out.append((data.qpos.copy(), data.qvel.copy()))
     return out
 

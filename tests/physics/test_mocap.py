@@ -34,7 +34,7 @@ def model(option: str = "") -> mujoco.MjModel:
     )
 
 
-def led(rng: np.random.Generator, mjm: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+def led(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Poses of both; quaternions of any length."""
     pos = np.array([[0.1, 0, 0.3], [0, 0, -0.1]]) + rng.normal(0, 0.1, (2, 3))
     return pos, np.array([[2.0, 1, 0, 0], [1, 0, 0, 0]]) + rng.normal(0, 0.2, (2, 4))
@@ -51,7 +51,7 @@ def test_led_bodies_push_others_as_in_mujoco(integrator: str) -> None:
     np.testing.assert_allclose(sim.mocap_quat.cpu(), np.stack([d.mocap_quat for d in theirs]), atol=1e-15)
     for _ in range(20):
         for k, d in enumerate(theirs):
-            d.mocap_pos[:], d.mocap_quat[:] = pos, quat = led(rng, mjm)
+            d.mocap_pos[:], d.mocap_quat[:] = pos, quat = led(rng)
             sim.mocap_pos[k], sim.mocap_quat[k] = torch.tensor(pos), torch.tensor(quat)
         sim.step(10)
         for k, d in enumerate(theirs):

@@ -75,9 +75,7 @@ WRITTEN = [
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("number", ["nan", "1e300", "inf"])
 @pytest.mark.parametrize(("place", "text", "named"), WRITTEN)
-def test_what_mujoco_compiles_though_it_is_no_number_is_refused(
-    place: str, text: str, named: str, number: str
-) -> None:
+def test_what_mujoco_compiles_though_it_is_no_number_is_refused(place: str, text: str, named: str, number: str) -> None:
     mjm = mujoco.MjModel.from_xml_string(mjcf(**{place: text.format(number)}))
     with pytest.raises(UnsupportedModel, match="is not supported: use a finite number of at most 1e") as error:
         load(mjm)

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
-from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -70,21 +68,6 @@ def test_a_belt_carries_a_box_and_a_turntable_turns_what_stands_on_it() -> None:
         mujoco.mj_step(mjm, d)
     np.testing.assert_allclose(sim.qpos[1].cpu(), d.qpos, rtol=0, atol=1e-6)
     assert np.hypot(*d.qvel[:2]) > 0.3 and d.qvel[11] > 2.9
-
-
-def test_moving_surfaces_are_not_in_loops() -> None:
-    """Pairs enough for a loop, of which those with one ball have a surface that moves."""
-    balls = "".join(
-        f"<body pos='{0.19 * k} 0 0'><freejoint/><geom size='.1' surfacevel='0 {int(k == 2)} 0 0 0 0'/></body>"
-        for k in range(6)
-    )
-    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{balls}</worldbody></mujoco>"))
-    m = load(mjm)
-    assert [len(pairs) for pairs in batch_pairs(m, DOUBLE)] == [10]
-    for qpos, qvel in oracle.scattered(mjm, 6, 0.05):
-        d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
-        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
-        np.testing.assert_allclose(ours.qacc, d.qacc, rtol=0, atol=1e-11 * np.abs(d.qacc).max())
 
 
 def test_a_surface_that_mujoco_does_not_know_of_stays() -> None:

@@ -72,8 +72,7 @@ def beside_mujoco(model: mujoco.MjModel, vary: Sequence[str], states: Sequence[S
 @pytest.mark.parametrize("among", ["batches", "slots"])
 @pytest.mark.parametrize(("condim", "cone"), [(1, "pyramidal"), (3, "pyramidal"), (6, "pyramidal"), (4, "elliptic")])
 def test_all_that_contacts_are_made_of_varies(condim, cone, among, monkeypatch):
-    """With geoms of higher priority, unequal weights, both formats of solref, and pairs that have numbers of their own.
-    """
+    """With geoms of higher priority, unequal weights, both formats of solref, and pairs with numbers of their own."""
     model = balls(f'cone="{cone}"', condim)
     if among == "slots":
         monkeypatch.setattr(f"{BATCHES}.VERY_MANY", 2), monkeypatch.setattr(f"{BATCHES}.MANY", 2)

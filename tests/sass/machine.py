@@ -141,9 +141,7 @@ class Machine:
         """
         self._run(*self._launch(tensors, worlds, threads), -(-worlds // threads))
 
-    def launch_blocks(
-        self, tensors: Sequence[torch.Tensor], last: int, blocks: int, threads: int, shared: int
-    ) -> None:
+    def launch_blocks(self, tensors: Sequence[torch.Tensor], last: int, blocks: int, threads: int, shared: int) -> None:
         """Run so many blocks of so many threads, with so many bytes of shared memory each."""
         self._run(*self._launch(tensors, last, threads, shared), blocks)
 

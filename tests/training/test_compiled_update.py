@@ -269,8 +269,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(rounded, norm):
 
 
 def test_parts_are_grouped_by_who_learns_from_them():
-    """By two threads 4 parts each; three would wait for each other if one had two quarters, so they take single ones.
-    """
+    """By two threads 4 parts each; 3 would wait for each other if one had two quarters, so they take single ones."""
     assert [groups_of(8, threads) for threads in (1, 2, 3, 4, 5, 8)] == [8, 2, 8, 4, 4, 8]
     assert [groups_of(parts, 2) for parts in (1, 2, 4, 5, 6)] == [1, 2, 2, 5, 6]
 

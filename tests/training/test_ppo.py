@@ -178,6 +178,7 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 
 def test_results_never_go_over_those_of_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
     def chosen(resume: bool) -> Path:
         with runs.folder(None, "Hopper-0", resume) as out:
             return out

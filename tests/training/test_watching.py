@@ -138,7 +138,7 @@ def test_weights_and_biases_where_it_is_asked_for(tmp_path, monkeypatch, capsys)
 
 SLIDER = """<mujoco><worldbody><body><joint name="x" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody>
 <actuator><motor joint="x" gear="{gear}" ctrlrange="-1 1"/></actuator></mujoco>"""
-SLIDING = '''
+SLIDING = """
 from dataclasses import dataclass
 import gymnasium
 from torch_mjenvs import Outcome, Task
@@ -164,7 +164,7 @@ def cost(x):
 
 gymnasium.register("TorchSliding-v0", vector_entry_point="torch_mjenvs:TorchVectorEnv",
     entry_point="torch_mjenvs:TorchEnv", kwargs={"task": Sliding}, max_episode_steps=40)
-'''
+"""
 
 
 @pytest.fixture
@@ -182,6 +182,7 @@ def test_a_model_that_changes_during_a_run_changes_no_evaluation(sliding, tmp_pa
     flags, file = sliding
     results = []
     for edited in (False, True):
+
         def save(kept, seconds, saved=runs.Kept.save, edited=edited):
             saved(kept, seconds)
             if edited:

@@ -215,8 +215,7 @@ class GoalWrapper(wrappers.ClipReward):
     ],
 )
 def test_sb3_replays_with_other_goals(goals, mode):
-    """HerReplayBuffer: its own transitions, last ones too, have the task's rewards, and those that it draws the goal's.
-    """
+    """HerReplayBuffer: its own transitions, last ones too, have the task's rewards, those that it draws the goal's."""
     env = adapter("SB3VecEnv")(goals(autoreset_mode=mode))
     from stable_baselines3 import HerReplayBuffer
 

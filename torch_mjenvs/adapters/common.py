@@ -131,8 +131,7 @@ def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
 
 
 def each_world(x: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """Return a dict for each of these worlds, made from a dict of (N, ...) tensors, and of such dicts, without masks.
-    """
+    """Return a dict for each of the worlds, made from a dict of (N, ...) tensors, and of such dicts, without masks."""
     columns = {name: each_world(y, worlds) if isinstance(y, dict) else _values(y[worlds]) for name, y in x.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

@@ -43,9 +43,7 @@ class RlGamesVecEnv(IVecEnv):
     for actions without bounds, and for groups that the task does not have.
     """
 
-    def __init__(
-        self, env: VectorEnv, seed: int | None = None, obs_groups: Mapping[str, Sequence[str]] | None = None
-    ):
+    def __init__(self, env: VectorEnv, seed: int | None = None, obs_groups: Mapping[str, Sequence[str]] | None = None):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
         check_bounded(env, type(self).__name__)
         self.env, self._bare, self._seed = env, bare(env), seed

@@ -166,8 +166,7 @@ class TianshouVectorEnv(BaseVectorEnv):
 
 
 def _rows(obs: Any, ids: np.ndarray) -> np.ndarray:
-    """Return the observations of these worlds, (R, D); if they have names, an array of R dicts, as in Tianshou's own.
-    """
+    """Return the observations of these worlds, (R, D); if they have names, an array of R dicts, as in Tianshou's."""
     if not isinstance(obs, dict):
         rows: np.ndarray = obs.cpu().numpy()[ids]
         return rows

@@ -168,9 +168,7 @@ def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> An
     return fresh("chosen", region_op, attr=n * len(region_op.attr.chosen))
 
 
-def fold_each(
-    which: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array] = ()
-) -> Carry:
+def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array] = ()) -> Carry:
     """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask.
 
     arrays: those that loops inside the body change. These loops put in all worlds.

@@ -96,8 +96,7 @@ def count_while(
     max_iterations: int,
     arrays: Sequence[Array] = (),
 ) -> Carry:
-    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all arrays that the body puts into.
-    """
+    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all that the body puts into."""
     if is_tracing():
         return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True

@@ -98,9 +98,7 @@ class CpuKernel(launch.Kernel):
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
         self.stack_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(stack_bytes)()
 
-    def launcher(
-        self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch
-    ) -> Callable[[int], None]:
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
 
     def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:

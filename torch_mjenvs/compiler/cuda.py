@@ -88,9 +88,7 @@ class Code:
         """Queue the kernel on torch's current stream, in blocks with this many threads and bytes of shared memory."""
         cuda, stream = _driver(), torch.cuda.current_stream().cuda_stream
         _check(cuda.cuCtxSetCurrent(self.context))
-        launched = cuda.cuLaunchKernel(
-            self.function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments.address, 0
-        )
+        launched = cuda.cuLaunchKernel(self.function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments.address, 0)
         _check(launched)
 
 
@@ -112,9 +110,7 @@ class CudaKernel(launch.Kernel):
             self.blocks = self._share_out()
             self.reserved_bytes = self._reserve()
 
-    def launcher(
-        self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch
-    ) -> Callable[[int], None]:
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int, scratch: launch.Scratch) -> Callable[[int], None]:
         return _Run(self, tensors, worlds, scratch)
 
     def at_once(self, worlds: int) -> int:

@@ -161,20 +161,16 @@ class Tangents:
 
     def _columns_of(self, values: Sequence[Any]) -> list[Hashable]:
         """List the columns in which these values may have a derivative."""
-        seen: dict[Expr, None] = {}
         found: dict[Hashable, None] = {}
-        todo: list[Any] = list(values)
-        while todo:
-            x = todo.pop()
-            if type(x) is not Expr or x in seen:
-                continue
-            seen[x] = None
+
+        def inside(x: Expr) -> Iterable[Any]:
+            return () if x in self._known or self._is_leaf(x) else _made_of(x)
+
+        for x in _reached(values, inside):
             if x in self._known:
                 found.update(dict.fromkeys(self._known[x]))
             elif self._is_leaf(x):
                 found[x] = None
-            else:
-                todo += _made_of(x)
         return list(found)
 
     # arrays
@@ -235,42 +231,27 @@ class Tangents:
 
     def _reach(self, values: Sequence[Any], wanted: Expr) -> bool:
         """Return whether one of these values is made of `wanted`, through nodes whose tangents are not known yet."""
-        seen: dict[Expr, None] = {}
-        todo: list[Any] = list(values)
-        while todo:
-            x = todo.pop()
-            if x is wanted:
-                return True
-            if type(x) is Expr and x not in seen and x not in self._known:
-                seen[x] = None
-                todo += _made_of(x)
-        return False
+        return any(x is wanted for x in _reached(values, lambda x: () if x in self._known else _made_of(x)))
 
     def _carried_with(self, wanted: IterArg) -> list[IterArg]:
         """List the values carried by a loop that this one is made of, itself first."""
         loop: Repeat | ForEach = wanted.region_op.attr
         variables = {arg.variable: arg for arg in loop.iter_args}
         found, todo = {wanted: None}, [wanted]
-        while todo:
-            seen: dict[Expr, None] = {}
-            reach = [todo.pop().after]
-            while reach:
-                e = reach.pop()
-                if type(e) is not Expr or e in seen or e in self._known:
-                    continue
-                seen[e] = None
-                if e in variables:
-                    if variables[e] not in found:
-                        found[variables[e]] = None
-                        todo.append(variables[e])
-                elif e.type in "ac" or (e.op == "result" and not self._is_solution(e)):
-                    reach += _made_of(e)
-                else:
-                    reach += self._operands(e)
-        return list(found)
 
-    def _is_solution(self, e: Expr) -> bool:
-        return e in current().solutions
+        def inside(e: Expr) -> Iterable[Any]:
+            if e in self._known or e in variables:
+                return ()
+            through = e.type in "ac" or (e.op == "result" and e not in current().solutions)
+            return _made_of(e) if through else self._operands(e)
+
+        while todo:
+            for e in _reached([todo.pop().after], inside):
+                arg = None if e in self._known else variables.get(e)
+                if arg is not None and arg not in found:
+                    found[arg] = None
+                    todo.append(arg)
+        return list(found)
 
     # solutions of equations
 
@@ -290,27 +271,17 @@ class Tangents:
     def _before_search(self, solution: Solution) -> list[Expr]:
         """List the nodes from which the residual follows and that do not depend on the solution themselves."""
         residual = self._equation(solution)[0]
-        users: dict[Expr, list[Expr]] = {}
-        todo: list[Any] = list(residual)
-        seen: dict[Expr, None] = {x: None for x in solution.values if type(x) is Expr}
-        while todo:
-            e = todo.pop()
-            if type(e) is not Expr or e in seen:
-                continue
-            seen[e] = None
-            if e not in self._known:  # else it was computed before the search
-                for x in _made_of(e):
-                    if type(x) is Expr:
-                        users.setdefault(x, []).append(e)
-                        todo.append(x)
-        after: dict[Expr, None] = {}
-        todo = list(solution.values)
-        while todo:
-            e = todo.pop()
-            if e not in after:
-                after[e] = None
-                todo += users.get(e, ())
         own = dict.fromkeys(solution.values)
+        users: dict[Expr, list[Expr]] = {}
+
+        def inside(e: Expr) -> Iterable[Any]:
+            return () if e in own or e in self._known else _made_of(e)  # what is known was computed before the search
+
+        for e in _reached(residual, inside):
+            for x in inside(e):
+                if type(x) is Expr:
+                    users.setdefault(x, []).append(e)
+        after = dict.fromkeys(_reached(solution.values, lambda e: users.get(e, ())))
         sums = {e.args[0] for e in after if e.op == "filled"}  # their tangents become known with those of the loop
         found = [x for e in after if e not in own for x in (_made_of(e) if e.type in "ac" else self._operands(e))]
         return [
@@ -355,23 +326,13 @@ class Tangents:
 
     def _depends(self, e: Expr) -> bool:
         """Return whether e may depend on a seed at all."""
-        seen: dict[Expr, None] = {}
-        todo: list[Any] = [e]
-        while todo:
-            x = todo.pop()
-            if type(x) is not Expr or x in seen:
-                continue
-            if self._is_leaf(x):
-                return True
-            if x in self._known:
-                if self._known[x]:
-                    return True
-                continue
-            if x.op == "version":  # an array that its loop puts into
-                return True
-            seen[x] = None
-            todo += _made_of(x)
-        return False
+
+        def may(x: Expr) -> bool:
+            if x in self._known and not self._is_leaf(x):
+                return bool(self._known[x])
+            return self._is_leaf(x) or x.op == "version"  # an array that its loop puts into
+
+        return any(map(may, _reached([e], lambda x: () if x in self._known else _made_of(x))))
 
 
 class _Local(Tangents):
@@ -410,9 +371,7 @@ class _Local(Tangents):
         return e.op == "phi" or (e.op == "load" and (bool(around._known.get(e)) or around._is_leaf(e)))
 
 
-def _each_column(
-    given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]
-) -> list[Tangent]:
+def _each_column(given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]) -> list[Tangent]:
     """Return the tangents of n values that are a linear function of values with these tangents.
 
     Where that takes much code, it is a loop over the columns, so that the code exists only once.
@@ -479,6 +438,18 @@ def _carried(region_op: Expr, carry: IterArg) -> Expr:
     region_op.attr.iter_args.append(carry)
     result: Expr = carry.result
     return result
+
+
+def _reached(values: Iterable[Any], inside: Callable[[Expr], Iterable[Any]]) -> Iterator[Expr]:
+    """List the nodes among these values, those inside them, and so on, each once."""
+    seen: set[Expr] = set()
+    todo = list(values)
+    while todo:
+        x = todo.pop()
+        if type(x) is Expr and x not in seen:
+            seen.add(x)
+            yield x
+            todo += inside(x)
 
 
 def _made_of(x: Expr) -> Iterator[Any]:

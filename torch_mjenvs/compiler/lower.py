@@ -32,7 +32,7 @@ def lower(program: Program) -> Code:
     return Code(program, order, sums)
 
 
-def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores] = ()) -> Order:
+def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores]) -> Order:
     """Put each value's stores right after it, where it is at hand, but those of constants and loaded values at the end.
 
     A loaded value may go into the very buffer that is loaded from, so its stores come after all loads.

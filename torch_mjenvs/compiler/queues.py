@@ -26,9 +26,7 @@ from .region_ops import OwnPut, Queue, RegionOp, regions_within
 from .scalar import Scalar, minimum, number
 
 
-def queued(
-    count: Scalar, body: Callable[[Any, Carry], None], given: Carry, most: int, arrays: Sequence[Array]
-) -> None:
+def queued(count: Scalar, body: Callable[[Any, Carry], None], given: Carry, most: int, arrays: Sequence[Array]) -> None:
     """Run `body(k, given)` for each k below `count`, in any order. Each world has its own `count`, of at most `most`.
 
     The body puts rows into `arrays`. Of its world it reads only what is `given`, and other arrays. Raises ValueError if

@@ -21,7 +21,7 @@ from .sink_stores import SunkStores
 Homes = dict[Expr, Region]
 
 
-def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
+def sink_loads(program: Program, sunk: Sequence[SunkStores]) -> Homes:
     """Return the regions in which late loads are done; for what a block stores, this is that block or one around it."""
     stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
     late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}

@@ -205,9 +205,7 @@ class Contract(TaskCalls):
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
         return self.changed("begin", widths, first, self.call("begin", world))
 
-    def remember(
-        self, widths: Widths, before: World, action: list[Scalar], after: World, left: Named
-    ) -> list[Scalar]:
+    def remember(self, widths: Widths, before: World, action: list[Scalar], after: World, left: Named) -> list[Scalar]:
         """Return the memory after a step: that before it, with what substeps `left`, and what `remember` changes."""
         unknown = NotThere("after a step it is what `remember` returns. Read before.memory")
         memory = before.memory | left
@@ -241,9 +239,7 @@ class Contract(TaskCalls):
         pushes = self.pushes("control", returned)
         return self.numbers("control", returned.ctrl, "ctrl", targets), pushes, self.held("control", returned)
 
-    def substep_control(
-        self, world: World, targets: list[Scalar]
-    ) -> tuple[list[Scalar], dict[str, Any], Held, Named]:
+    def substep_control(self, world: World, targets: list[Scalar]) -> tuple[list[Scalar], dict[str, Any], Held, Named]:
         """Return ctrl (nu) for a substep, its pushes as the physics takes them, inputs to be kept, and new memory."""
         returned = self.call("substep_control", world, targets)
         control = returned if isinstance(returned, Control) else Control(returned)
@@ -257,8 +253,7 @@ class Contract(TaskCalls):
         return ctrl, pushes, held, {name: memory[name] for name in widths if name in control.memory}
 
     def pushes(self, function: str, given: Control) -> dict[str, Any]:
-        """Return the forces of a control, and where it puts the state, as the physics takes them; only what it names.
-        """
+        """Return the forces of a control, and where it puts the state, as physics takes them; only what it names."""
         m, pushes = self.model, dict[str, Any]()
         for name, width in (("qfrc_applied", m.nv), ("qvel", m.nv), ("qpos", m.nq)):
             if (numbers := getattr(given, name)) is not None:

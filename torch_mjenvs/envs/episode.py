@@ -119,15 +119,14 @@ class Episode:
 
         Raises ValueError for parameters that do not vary.
         """
-        columns = self.params
-        if not parameters or columns is None:
-            if parameters:
-                raise ValueError(f"{[*parameters]} do not vary: name them in the task's reset_parameters")
+        if not parameters:
             return self
+        columns = self.params
+        if unknown := [name for name in parameters if columns is None or name not in columns.names]:
+            raise ValueError(f"{unknown[0]!r} does not vary: name it in the task's reset_parameters")
+        assert columns
         params = list(self.own[0] or columns.nominal())
         for name, x in parameters.items():
-            if name not in columns.names:
-                raise ValueError(f"{name!r} does not vary: name it in the task's reset_parameters")
             if others := columns.changed_rows(name, x):
                 raise self.contract.error("reset", ValueError, (
                     f"parameters change {name} of {', '.join(map(repr, others))}, and the task's reset_parameters only "
@@ -359,9 +358,7 @@ class Episode:
         after = World(new.qpos, new.qvel, left, data, before.rng, new.act, self.tables, self, new.kept)
         return new, after, stopped
 
-    def in_substeps(
-        self, before: World, targets: list[Scalar]
-    ) -> Callable[[Any, State, Controlled], Controlled]:
+    def in_substeps(self, before: World, targets: list[Scalar]) -> Callable[[Any, State, Controlled], Controlled]:
         """Return what controls a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
@@ -411,24 +408,29 @@ class Episode:
         result = StepResult(reward, terminated, logical_or(verdict.truncated, late), bad)
         obs = self.observe(after, b.get("history", []))
         self.check_names(verdict)
-        info, sums = verdict.info, b.get("episode_sums", [])
-        if self.layout.logged:
-            added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
-            *summed, steps_before = sums
-            success: list[Scalar] = []
-            if verdict.success is not None:
-                *summed, before_now = summed
-                now = select(logical_and(verdict.success, logical_not(bad)), 1.0, 0.0)
-                success = [maximum(before_now, now), now]
-            summed, steps_made = [x + y for x, y in zip(summed, added, strict=True)], steps_before + 1.0
-            terms, metrics = summed[: len(verdict.terms)], summed[len(verdict.terms) :]
-            sums = [*summed, *success[:1], steps_made]
-            reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
-            reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
-            ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
-            told = [*terms, *(x / steps_made for x in metrics), *success, steps_made, *ended]
-            info = info | dict(zip(self.layout.logged, told, strict=True))
-        return result, obs, flatten(self.layout.info, info), sums
+        logged, sums = self.logged(verdict, b.get("episode_sums", []), late, bad)
+        return result, obs, flatten(self.layout.info, verdict.info | logged), sums
+
+    def logged(
+        self, verdict: Verdict, sums: list[Scalar], late: Mask, bad: Mask
+    ) -> tuple[dict[str, Scalar], list[Scalar]]:
+        """Return the entries of info about all that the task names, and the sums over the episode up to here."""
+        if not self.layout.logged:
+            return {}, sums
+        added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
+        *summed, steps_before = sums
+        success: list[Scalar] = []
+        if verdict.success is not None:
+            *summed, before_now = summed
+            now = select(logical_and(verdict.success, logical_not(bad)), 1.0, 0.0)
+            success = [maximum(before_now, now), now]
+        summed, steps_made = [x + y for x, y in zip(summed, added, strict=True)], steps_before + 1.0
+        terms, metrics = summed[: len(verdict.terms)], summed[len(verdict.terms) :]
+        reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
+        reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
+        ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
+        told = [*terms, *(x / steps_made for x in metrics), *success, steps_made, *ended]
+        return dict(zip(self.layout.logged, told, strict=True)), [*summed, *success[:1], steps_made]
 
     def check_names(self, verdict: Verdict) -> None:
         """Raise ValueError unless the reward's terms and the reasons are those of the layout, in its order."""

@@ -22,8 +22,7 @@ GOALS = ("achieved_goal", "desired_goal")  # the names that goals have in an obs
 
 
 class GoalReward:
-    """A task's `compute_reward` as a function of batches. It is traced at once, and compiled when it is first called.
-    """
+    """A task's `compute_reward` as a function of batches. It is traced at once, and compiled when first called."""
 
     def __init__(self, contract: Contract, layout: BufferLayout, name: str, dtype: torch.dtype, device: torch.device):
         self._contract, self._dtype, self._device = contract, dtype, device

@@ -80,7 +80,9 @@ class BufferLayout:
         shown = [Buffer("qpos", self.nq), Buffer("memory", size_of(self.memory)), *params]
         shown += more if self.kept.keys() & HELD.keys() else []
         end = shown if self.shows_end else []
-        return params + [replace(b, name=f"final_{b.name}") for b in end] + [
+        return [
+            *params,
+            *(replace(b, name=f"final_{b.name}") for b in end),
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),

@@ -30,7 +30,7 @@ PREFIXES = {
 }  # fmt: skip
 
 
-def model_view(model: mujoco.MjModel, varying: Collection[str] = ()) -> mujoco.MjModel:
+def model_view(model: mujoco.MjModel, varying: Collection[str]) -> mujoco.MjModel:
     """Return a copy of the model that refuses to be written into; copies of it by `copy` or pickle do not.
 
     varying: the fields that every world has its own numbers for.

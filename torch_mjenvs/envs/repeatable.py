@@ -1,5 +1,4 @@
-"""Whether a task's function returns the same when it is called again: if not, a kernel would freeze one of its answers.
-"""
+"""Whether a task's function returns the same when it is called again: if not, a kernel would freeze one answer."""
 
 from __future__ import annotations
 

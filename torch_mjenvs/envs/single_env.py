@@ -193,9 +193,7 @@ class TorchEnv(gymnasium.Env):
         return self._camera.at(0)
 
     @exclusive
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start a new episode, and return its observation, (D,) or by name, and info.
 
         Raises ClosedEnvironmentError after `close`.
@@ -215,9 +213,7 @@ class TorchEnv(gymnasium.Env):
         return self._observation(), self._info(self.engine.layout.reset_info)
 
     @exclusive
-    def step(
-        self, action: torch.Tensor | np.ndarray | Sequence[Any]
-    ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: torch.Tensor | np.ndarray | Sequence[Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step the world under an action (A,).
 
         Returns observation, (D,) or by name, reward, terminated, truncated (by the task alone: `gymnasium.make` adds
@@ -275,8 +271,7 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """Copies of the model's parameters that vary, by name; `set_params` sets them, and writing into one is refused.
-        """
+        """Copies of the model's parameters that vary, by name; `set_params` sets them; writing into one is refused."""
         return {
             name: read_only(x[0].cpu().numpy().copy(), name, _refuse_copies) for name, x in self.engine.params.items()
         }

@@ -1,5 +1,4 @@
-"""NumPy around an environment of tensors: a wrapper that converts, and the error for Gymnasium's wrappers that need it.
-"""
+"""NumPy around an environment of tensors: a wrapper that converts, and the error for wrappers that need it."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
         mask = mask.view(self.num_envs)
         if self._torchrl_native_autoreset and not mask.all():
             raise ValueError(
-                "with native_autoreset=True all worlds are stepped at once, and this step is of some only (\"_step\"), "
+                'with native_autoreset=True all worlds are stepped at once, and this step is of some only ("_step"), '
                 "as those of TorchRL's MultiAction or ConditionalSkip: make the environment with native_autoreset=False"
             )
         return mask

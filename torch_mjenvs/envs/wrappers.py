@@ -89,8 +89,7 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
         return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self, info_keys=info_keys)
 
     def _choices(self) -> list[Any]:
-        """Return what may be changed on these wrappers and decides what their steps do. A CUDA graph holds one choice.
-        """
+        """Return what may be changed here and decides what steps do. A CUDA graph holds one choice."""
         return self.env._choices() if isinstance(self.env, TorchVectorWrapper) else []
 
     def _restarting(self) -> torch.Tensor | None:
@@ -115,8 +114,7 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of this wrapper's state and, with names that begin with "env.", of the environment inside.
-        """
+        """Return copies of this wrapper's state and, with names that begin with "env.", of the environment inside."""
         own = {name: x.clone() for name, x in self._state().items()}
         return own | {f"env.{name}": x for name, x in self._inner().state_dict().items()}
 
@@ -126,10 +124,10 @@ class TorchVectorWrapper(ByValue, VectorWrapper):
 
         Raises ValueError for the state of others, and changes nothing then.
         """
-        own = self._state()
+        own, given = self._state(), state
         if isinstance(state, Mapping):
             given = {name: x for name, x in state.items() if not str(name).startswith("env.")}
-        check_state(given if isinstance(state, Mapping) else state, own, type(self).__name__)
+        check_state(given, own, type(self).__name__)
         inner = {name.removeprefix("env."): x for name, x in state.items() if name.startswith("env.")}
         self._inner().load_state_dict(inner)
         for name, x in own.items():

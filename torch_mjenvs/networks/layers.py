@@ -1,5 +1,4 @@
-"""The description of a network: its dense layers, with layer norm or without, and where their parameters are in memory.
-"""
+"""The description of a network: its dense layers, with layer norm or without, and where parameters are in memory."""
 
 from __future__ import annotations
 

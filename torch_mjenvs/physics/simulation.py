@@ -43,6 +43,13 @@ from .world_params import Params, Varied
 
 INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active", "wind")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
+# what a model lacks that has no such tensor
+LACKS = {
+    "act": "no actuator of the model has an activation",
+    "plastic": "no spring of the model yields",
+    "history": "no actuator or sensor of the model has a delay or an interval",
+    **dict.fromkeys(MOCAP, "the model has no mocap bodies"),
+}
 # the parameters to which reset sets them
 RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat", "wind": "wind"}
 
@@ -192,14 +199,13 @@ class Simulation(Varied):
         own = self.__dict__
         if name in own.get("outputs", ()) or name in own.get("_inputs", ()) or name in own.get("_state", ()):
             return self._view(name)
-        hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
-        hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
-        hint = "; no actuator of the model has an activation" if name == "act" else hint
-        hint = "; no spring of the model yields" if name == "plastic" else hint
-        hint = "; no actuator or sensor of the model has a delay or an interval" if name == "history" else hint
-        hint = "; the model has no mocap bodies" if name in MOCAP else hint
-        if not (hint or name.startswith("_")):
-            hint = did_you_mean(name, {*dir(self), *OUTPUTS, *INPUTS})
+        if name in OUTPUTS or name in INPUTS:
+            asked, why = ("outputs", "compute") if name in OUTPUTS else ("inputs", "give")
+            hint = f"; pass {asked}=({name!r},) to {why} it"
+        elif name in LACKS:
+            hint = f"; {LACKS[name]}"
+        else:
+            hint = "" if name.startswith("_") else did_you_mean(name, {*dir(self), *OUTPUTS, *INPUTS})
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -429,8 +435,7 @@ class Simulation(Varied):
         return params
 
     def _given(self, **given: Any) -> dict[str, torch.Tensor]:
-        """Read those of qpos, qvel, ctrl and act that are not None, (..., n) each. Raises ValueError for another shape.
-        """
+        """Read those of qpos, qvel, ctrl and act that are not None, (..., n) each. ValueError for another shape."""
         m = self.model
         sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
         found = {k: as_rows(k, x, sizes[k], self.device) for k, x in given.items() if x is not None}

@@ -147,9 +147,7 @@ def controlled_steps(
         given = with_more(pushes, by.more) | by.inputs
         return step(m, state, by.ctrl, Table(last_one)[i] > 0.5, precision, **given), by
 
-    ended: tuple[State, Controlled] = repeat(
-        n, body, (replace(state, kept=_kept(m, state)).unmoved(m.nbody), begun)
-    )
+    ended: tuple[State, Controlled] = repeat(n, body, (replace(state, kept=_kept(m, state)).unmoved(m.nbody), begun))
     return ended
 
 

@@ -233,8 +233,7 @@ def _string(m: Model, one: Vec, two: Vec, longest: Scalar, count: int) -> list[P
 
 
 def rods_of_crank(mjm: mujoco.MjModel) -> list[Rod]:
-    """Return the pieces of a slider-crank: the slider, and the rod twice, for where it reaches and where it does not.
-    """
+    """Return the pieces of a slider-crank: the slider, and the rod twice, where it reaches and where it does not."""
     radius = float(mjm.stat.meansize * mjm.vis.scale.slidercrank)
     capsules = [Rod(k, 3, int(GeomType.CAPSULE), radius / 2) for k in (1, BROKEN)]
     return [Rod(0, 3, int(GeomType.CYLINDER), radius), *capsules]

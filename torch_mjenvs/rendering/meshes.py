@@ -130,8 +130,7 @@ def _places(mjm: mujoco.MjModel, k: int, faces: slice, order: np.ndarray) -> np.
 
 
 def _split(which: np.ndarray, centres: np.ndarray, parts: int) -> list[np.ndarray]:
-    """Split triangles into this many parts of neighbours, a power of 2, by halving along the axis of largest extent.
-    """
+    """Split triangles into this many parts of neighbours, a power of 2, by halving along the axis of largest extent."""
     if parts == 1:
         return [which]
     if len(which):

@@ -229,8 +229,7 @@ def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def _placing(worlds: Worlds, scene: Scene, buffers: list[Buffer], dtype: str) -> Recipe:
-    """Return the recipe of the kernel in which a lane is a world: it finds where everything is relative to the camera.
-    """
+    """Return the recipe of the kernel in which a lane is a world: it finds where everything is from the camera."""
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         m, d = worlds.world(b)

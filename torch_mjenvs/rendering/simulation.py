@@ -139,9 +139,7 @@ class Simulation(simulation.Simulation):
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         picture.draw()
-        return {
-            name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in picture.tensors.items()
-        }
+        return {name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in picture.tensors.items()}
 
     def _forget(self) -> None:
         """Drop the pictures of cameras that are gone, and those that were drawn longest ago beyond `KEPT` - 1."""

@@ -86,8 +86,7 @@ def paint(mjm: mujoco.MjModel, kind: str, k: int) -> Paint:
 
 
 def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture], name: str) -> Surface:
-    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a texture that would look otherwise there.
-    """
+    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a texture that would look otherwise."""
     k = int(geom.matid)
     number = -1 if k < 0 else int(mjm.mat_texid[k, mujoco.mjtTextureRole.mjTEXROLE_RGB])
     texture = known[number] if number >= 0 else None

@@ -66,4 +66,3 @@ def heights(
 
     count_while(lambda i, carry: number(i) < float(len(points)), measure, 0.0, len(points), [found])
     return [found[i] for i in range(len(points))]
-

@@ -1,5 +1,4 @@
-"""What a run needs of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command.
-"""
+"""What a run needs of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it."""
 
 from __future__ import annotations
 

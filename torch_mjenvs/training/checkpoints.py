@@ -43,15 +43,12 @@ class Evaluated:
 class Kept:
     """The checkpoints of a run; each replaces the one before."""
 
-    def __init__(
-        self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE
-    ):
+    def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE):
         self.agent, self.run, self.out, self.history, self.share = agent, run, out, history, share
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
-        """Return whether a checkpoint is due: at the end, by frames seen (there were `last` before), or by the clock.
-        """
+        """Return whether a checkpoint is due: at the end, by frames seen (`last` before), or by the clock."""
         frames, total = self.agent.frames_seen, self.agent.settings.total_steps
         by_frames = frames >= total or frames * CHECKPOINTS // total > last * CHECKPOINTS // total
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)

@@ -171,8 +171,7 @@ class Stack:
                 grad = self._through_norm(layer - 1, below) if self.gains else below
 
     def _normalised(self, layer: int, x: Tensor) -> Tensor:
-        """Return layer norm of x (n, B, units), in other memory, and keep what `_through_norm` needs.
-        """
+        """Return layer norm of x (n, B, units), in other memory, and keep what `_through_norm` needs."""
         if layer == 0:
             self.normalised: list[tuple[Tensor, ...]] = []  # of each hidden layer, with x, mean and 1 / deviation
         found, mean, scale = torch.native_layer_norm(x, x.shape[-1:], None, None, EPS)

@@ -347,8 +347,7 @@ class PPO:
         return self.episodes.add(rewards, done), discounted
 
     def update(self) -> None:
-        """Learn from the frames in `epochs` passes over shuffled minibatches. `learned` is then their mean STATISTICS.
-        """
+        """Learn from the frames in `epochs` passes over shuffled minibatches. `learned` is then the mean STATISTICS."""
         s, total = self.settings, len(self.frames)
         size = min(total, s.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time

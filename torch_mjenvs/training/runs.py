@@ -155,9 +155,7 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: x for name in names if (x := getattr(args, name, None)) is not None}
 
 
-def chosen(
-    env_id: str, args: argparse.Namespace, of: Callable[..., dict[str, Any]] = settings
-) -> dict[str, Any]:
+def chosen(env_id: str, args: argparse.Namespace, of: Callable[..., dict[str, Any]] = settings) -> dict[str, Any]:
     """Return an algorithm's settings for a task, changed by the command line. Raises SystemExit for an invalid value.
 
     `of` returns the settings; the default is PPO's.

@@ -196,8 +196,7 @@ def parse(
 
 
 def _joined(argv: Sequence[str]) -> list[str]:
-    """Join each flag with the negative value after it, such as -inf,10 or -1e-3, which argparse would take for a flag.
-    """
+    """Join each flag with the negative value after it, such as -inf,10 or -1e-3, which argparse takes for a flag."""
     out: list[str] = []
     for text in argv:
         if re.match(r"-(\d|\.\d|inf)", text) and out and re.fullmatch(r"--[a-z][\w.-]*", out[-1]):

@@ -25,9 +25,7 @@ from .worlds import made_of, make
 ALGORITHMS = {"ppo": ".ppo", "sac": ".sac"}  # modules that are each an `Algorithm`
 
 
-def chosen(
-    argv: list[str], before: Mapping[str, Any] | None = None
-) -> tuple[Algorithm, argparse.ArgumentParser]:
+def chosen(argv: list[str], before: Mapping[str, Any] | None = None) -> tuple[Algorithm, argparse.ArgumentParser]:
     """Return the algorithm that a command line names, else that of the run `before`, and the parser for its flags."""
     first = Parser("torch_mjenvs train", add_help=False)
     _add_algorithm(first)
@@ -72,9 +70,7 @@ def main(argv: list[str] | None = None) -> None:
         train(algorithm, args, env_id, task, share)
 
 
-def train(
-    algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dict[str, Any], share: Share
-) -> None:
+def train(algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dict[str, Any], share: Share) -> None:
     """Train, in this process's share of the worlds; the first process keeps the results."""
     settings = runs.chosen(env_id, args, partial(algorithm.settings, device=torch.device(args.device).type))
     ways = algorithm.ways(args, settings, share)

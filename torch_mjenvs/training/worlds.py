@@ -84,8 +84,7 @@ def make_to_score(env_id: str, num_envs: int, device: str | None, **kwargs: Any)
 
 
 def made_of(env: TorchVectorEnv) -> dict[str, str]:
-    """Return what an environment's task is made of, by name: its fields and tables, and digests of its model and code.
-    """
+    """Return what an environment's task is made of, by name: its fields and tables, digests of its model and code."""
     task, model = env.engine.task, env.engine.mjmodel
     image = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, image)

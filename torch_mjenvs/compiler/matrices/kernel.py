@@ -102,9 +102,7 @@ class PlanKernel:
         self.address = self._loaded.addresses[0]
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
-    def __call__(
-        self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
-    ) -> None:
+    def __call__(self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0) -> None:
         """Do the plan's phases this many times over these tensors, by a `PlanLaunch` that is used once."""
         PlanLaunch(self, tensors)(rounds, threads, turns)
 

@@ -212,9 +212,7 @@ def _load(w: Writer, e: Expr, m: Matrix) -> None:
         x = w.assign(f"load float, ptr {at}, align 4")
         one = w.assign(f"insertelement {w.types.of('f')} poison, float {x}, i32 0")
         kind = w.types.of("f")
-        w.names[e] = w.assign(
-            f"shufflevector {kind} {one}, {kind} poison, <{w.types.lanes} x i32> zeroinitializer"
-        )
+        w.names[e] = w.assign(f"shufflevector {kind} {one}, {kind} poison, <{w.types.lanes} x i32> zeroinitializer")
     else:
         w.names[e] = w.assign(f"load {w.types.of('f')}, ptr {_place(w, k, column, m)}, align 4")
 

@@ -142,6 +142,4 @@ class MatrixText(Text):
     def shuffle(self, a: str, b: str, places: Sequence[int]) -> str:
         """Write a vector of chosen numbers: place k is lane k of a, place lanes + k is lane k of b."""
         chosen = ", ".join(f"i32 {k}" for k in places)
-        return self.assign(
-            f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{chosen}>"
-        )
+        return self.assign(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{chosen}>")

@@ -1,2 +1,1 @@
-"""Vectors, quaternions and spatial motions as lists of scalars (`spatial`), and sparse rows over the dofs (`sparse`).
-"""
+"""Vectors, quaternions and spatial motions as lists of scalars (`spatial`), and sparse rows over dofs (`sparse`)."""

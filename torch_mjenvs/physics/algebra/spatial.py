@@ -211,8 +211,7 @@ def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
 
 
 def rotation(quat: Vec) -> tuple[Scalar, ...]:
-    """Return the rotation matrix of a quaternion, without rounding noise, which would keep a planar model from folding.
-    """
+    """Return the rotation matrix of a quaternion, without rounding noise, which would keep planar models unfolded."""
     return snap(quat_to_mat(snap(quat)))
 
 

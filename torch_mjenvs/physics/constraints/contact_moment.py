@@ -49,7 +49,7 @@ def _moment(m: Model, d: Data, body: int) -> Row:
         carry = constraint.fold_listed(m, d, zeros(m.nv), touches, {}, add_pull, carry)
     for candidate in d.candidates:
         if touches(candidate.pair):
-            carry = fold_idle(m, d, candidate, {}, add_pull, carry)
+            carry = fold_idle(m, candidate, {}, add_pull, carry)
     count, pulls = carry
     row: Row = {}
     for other, pull in zip(moved, pulls, strict=True):

@@ -12,7 +12,6 @@ from ..algebra.spatial import is_zero, zeros
 from ..collision.candidates import Candidate, Contact
 from ..collision.contact_param import contact_param
 from ..collision.shapes import COLLIDERS
-from ..model.data import Data
 from ..model.model import Model, Pair, bodies_of
 from .body_contacts import sides_of
 from .listed import ByBody, Listed, Visit, of_bodies
@@ -26,7 +25,7 @@ def can_be_listed(m: Model, pair: Pair) -> bool:
     return not (collider is None or collider.hulls or collider.ccd or unread)
 
 
-def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:
+def fold_idle(m: Model, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:
     """Run `visit` over a pair's contacts that have no force, as `Constraint.fold_listed` does over those that act."""
     pair, param = candidate.pair, contact_param(m, candidate.pair)
     bodies = bodies_of(m, pair)
@@ -42,9 +41,7 @@ def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: V
             def step(carry: Any, number: int = number, contact: Contact = contact) -> Any:
                 *points, frame = contact.oarms()
                 nothing = zeros(pair.condim)
-                listed = Listed(
-                    contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body
-                )
+                listed = Listed(contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body)
                 return visit(listed, carry)
 
             there = contact.dist < param.margin + param.gap

@@ -81,8 +81,7 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
 
 
 def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
-    """Return the (torque, force) about the tree's origin that holds up part of body i's weight, or None. mj_gravcomp.
-    """
+    """Return (torque, force) about the tree's origin that hold up part of body i's weight, or None. mj_gravcomp."""
     if is_zero(m.body_gravcomp[i]):
         return None
     force = scale(m.gravity, -(m.body_mass[i] * m.body_gravcomp[i]))

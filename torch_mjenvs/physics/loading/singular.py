@@ -40,9 +40,7 @@ def _armature(mjm: mujoco.MjModel) -> np.ndarray:
     return out
 
 
-def _independence(
-    mjm: mujoco.MjModel, joints: range, armature: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _independence(mjm: mujoco.MjModel, joints: range, armature: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return how far from singular the motions of a body's joints are by themselves, in random states: (SAMPLES,)."""
     mat, pos, motions = np.tile(np.eye(3), (SAMPLES, 1, 1)), np.zeros((SAMPLES, 3)), []
     for j in joints:

@@ -369,8 +369,7 @@ class Model:
 
     @property
     def kept0(self) -> dict[str, Floats]:
-        """Return the state that a step keeps besides positions, velocities and activations, by name, as it is at first.
-        """
+        """Return the state that a step keeps besides positions, velocities and activations, by name, as at first."""
         kept = {"plastic": self.plastic0, "history": self.history0}
         return {name: initial for name, initial in kept.items() if initial}
 

@@ -1,5 +1,4 @@
-"""Elements of a model by name: `m.body("torso")`, `m.joint("knee")`, `m.key("home")`, as MjModel's accessors give them.
-"""
+"""Elements of a model by name: `m.body("torso")`, `m.joint("knee")`, `m.key("home")`, as MjModel gives them."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class ContactSensor:
             carry = constraint.fold_listed(m, d, d.qacc_solver, self.may_match, by_body, matched, carry)
         for candidate in (*d.candidates, *candidates_of(m, d, m.idle_pairs)):
             if self.may_match(candidate.pair):
-                carry = fold_idle(m, d, candidate, by_body, matched, carry)
+                carry = fold_idle(m, candidate, by_body, matched, carry)
         return carry
 
     def way(self, c: Listed) -> Scalar:

@@ -1,6 +1,6 @@
 """Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
 
-Each gives the numbers of sensor i. Sensors of types that are not in the table are refused by name, when they are read.
+Sensors of types that are not in the table are refused by name, when they are read.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from .objects import acceleration, camera, measured, not_there, reference, seen_
 from .ray import INSIDE, RAYS, inside, ray, ray_geom, why_not_met
 from .ray_hfield import MISS
 from .sensor_data import SensorData
+
+Measure = Callable[[Model, Data, int], list[Scalar]]  # gives the numbers of sensor i
 
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 
@@ -90,11 +92,22 @@ def _cut_off(values: list[Scalar], kind: int, cutoff: float, datatype: int) -> l
     return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == DataType.POSITIVE else values
 
 
+def _number_of(field: str, address: str = "") -> Measure:
+    """Make a sensor of its object's number in a field of `Data`, which is at m.ADDRESS[object] if that is named."""
+
+    def number(m: Model, d: Data, i: int) -> list[Scalar]:
+        k = m.sensor_objid[i]
+        return [getattr(d, field)[getattr(m, address)[k] if address else k]]
+
+    return number
+
+
+def _vector_of(field: str) -> Measure:
+    """Make a sensor of its object's vector in a field of `Data`."""
+    return lambda m, d, i: list(getattr(d, field)[m.sensor_objid[i]])
+
+
 # positions
-
-
-def _joint_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.qpos[m.jnt_qposadr[m.sensor_objid[i]]]]
 
 
 def _ball_quat(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -102,20 +115,12 @@ def _ball_quat(m: Model, d: Data, i: int) -> list[Scalar]:
     return quat_normalize(d.qpos[adr : adr + 4])
 
 
-def _tendon_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.ten_length[m.sensor_objid[i]]]
-
-
-def _actuator_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.actuator_length[m.sensor_objid[i]]]
-
-
 def _frame_pos(m: Model, d: Data, i: int) -> list[Scalar]:
     x, ref = measured(m, d, i), reference(m, d, i)
     return seen_by(ref.mat, sub(x.pos, ref.pos)) if ref else list(x.pos)
 
 
-def _frame_axis(k: int) -> Callable[[Model, Data, int], list[Scalar]]:
+def _frame_axis(k: int) -> Measure:
     def axis(m: Model, d: Data, i: int) -> list[Scalar]:
         x, ref = column(measured(m, d, i).mat, k), reference(m, d, i)
         return seen_by(ref.mat, x) if ref else x
@@ -126,10 +131,6 @@ def _frame_axis(k: int) -> Callable[[Model, Data, int], list[Scalar]]:
 def _frame_quat(m: Model, d: Data, i: int) -> list[Scalar]:
     x, ref = measured(m, d, i).quat(), reference(m, d, i)
     return quat_mul(quat_conjugate(ref.quat()), x) if ref else x
-
-
-def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
-    return list(d.subtree_com[m.sensor_objid[i]])
 
 
 def _camera_projection(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -240,21 +241,9 @@ def _geom_fromto(m: Model, d: Data, i: int) -> list[Scalar]:
 # velocities
 
 
-def _joint_vel(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.qvel[m.jnt_dofadr[m.sensor_objid[i]]]]
-
-
 def _ball_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
     v = m.jnt_dofadr[m.sensor_objid[i]]
     return list(d.qvel[v : v + 3])
-
-
-def _tendon_vel(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.ten_velocity[m.sensor_objid[i]]]
-
-
-def _actuator_vel(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.actuator_velocity[m.sensor_objid[i]]]
 
 
 def _velocimeter(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -280,14 +269,6 @@ def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
 def _frame_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
     turning, ref = velocity(d, measured(m, d, i))[0], reference(m, d, i)
     return seen_by(ref.mat, sub(turning, velocity(d, ref)[0])) if ref else turning
-
-
-def _subtree_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
-    return list(d.subtree_linvel[m.sensor_objid[i]])
-
-
-def _subtree_angmom(m: Model, d: Data, i: int) -> list[Scalar]:
-    return list(d.subtree_angmom[m.sensor_objid[i]])
 
 
 # accelerations and forces
@@ -319,20 +300,12 @@ def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
     return seen_by(x.mat, sub(torque, cross(arm, force)))
 
 
-def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.actuator_force[m.sensor_objid[i]]]
-
-
 def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     """Return the force of all actuators on the tendon together."""
     total: Scalar = 0.0
     for k in drivers(m, OF_TENDONS, m.sensor_objid[i]):
         total = total + d.actuator_force[k]
     return [total]
-
-
-def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
-    return [d.qfrc_actuator[m.jnt_dofadr[m.sensor_objid[i]]]]
 
 
 def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -360,7 +333,7 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
 # limits: if both ends act, the lower one counts
 
 
-def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
+def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Measure:
     """Make a sensor of a limit: it gives what `of_row` returns for the row of the end that acts; 0 where none acts."""
 
     def value(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -385,17 +358,17 @@ def _limit_frc(d: Data, row: Limit) -> Scalar:
     return row.force(d.qacc_solver)
 
 
-SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
-    SensorType.JOINTPOS: _joint_pos,
+SENSORS: dict[int, Measure] = {
+    SensorType.JOINTPOS: _number_of("qpos", "jnt_qposadr"),
     SensorType.BALLQUAT: _ball_quat,
-    SensorType.TENDONPOS: _tendon_pos,
-    SensorType.ACTUATORPOS: _actuator_pos,
+    SensorType.TENDONPOS: _number_of("ten_length"),
+    SensorType.ACTUATORPOS: _number_of("actuator_length"),
     SensorType.FRAMEPOS: _frame_pos,
     SensorType.FRAMEXAXIS: _frame_axis(0),
     SensorType.FRAMEYAXIS: _frame_axis(1),
     SensorType.FRAMEZAXIS: _frame_axis(2),
     SensorType.FRAMEQUAT: _frame_quat,
-    SensorType.SUBTREECOM: _subtree_com,
+    SensorType.SUBTREECOM: _vector_of("subtree_com"),
     SensorType.MAGNETOMETER: _magnetometer,
     SensorType.CAMPROJECTION: _camera_projection,
     SensorType.INSIDESITE: _inside_site,
@@ -408,16 +381,16 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
     SensorType.GEOMFROMTO: _geom_fromto,
     SensorType.JOINTLIMITPOS: _limit(TrnType.JOINT, _limit_pos),
     SensorType.TENDONLIMITPOS: _limit(TrnType.TENDON, _limit_pos),
-    SensorType.JOINTVEL: _joint_vel,
+    SensorType.JOINTVEL: _number_of("qvel", "jnt_dofadr"),
     SensorType.BALLANGVEL: _ball_angvel,
-    SensorType.TENDONVEL: _tendon_vel,
-    SensorType.ACTUATORVEL: _actuator_vel,
+    SensorType.TENDONVEL: _number_of("ten_velocity"),
+    SensorType.ACTUATORVEL: _number_of("actuator_velocity"),
     SensorType.VELOCIMETER: _velocimeter,
     SensorType.GYRO: _gyro,
     SensorType.FRAMELINVEL: _frame_linvel,
     SensorType.FRAMEANGVEL: _frame_angvel,
-    SensorType.SUBTREELINVEL: _subtree_linvel,
-    SensorType.SUBTREEANGMOM: _subtree_angmom,
+    SensorType.SUBTREELINVEL: _vector_of("subtree_linvel"),
+    SensorType.SUBTREEANGMOM: _vector_of("subtree_angmom"),
     SensorType.JOINTLIMITVEL: _limit(TrnType.JOINT, _limit_vel),
     SensorType.TENDONLIMITVEL: _limit(TrnType.TENDON, _limit_vel),
     SensorType.TOUCH: _touch,
@@ -427,8 +400,8 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
     SensorType.FRAMEANGACC: _frame_angacc,
     SensorType.FORCE: _force,
     SensorType.TORQUE: _torque,
-    SensorType.ACTUATORFRC: _actuator_frc,
-    SensorType.JOINTACTFRC: _joint_actuator_frc,
+    SensorType.ACTUATORFRC: _number_of("actuator_force"),
+    SensorType.JOINTACTFRC: _number_of("qfrc_actuator", "jnt_dofadr"),
     SensorType.TENDONACTFRC: _tendon_actuator_frc,
     SensorType.JOINTLIMITFRC: _limit(TrnType.JOINT, _limit_frc),
     SensorType.TENDONLIMITFRC: _limit(TrnType.TENDON, _limit_frc),

@@ -37,7 +37,7 @@ PARTS = 128  # sums of gradients of a minibatch, at most; larger minibatches hav
 CHUNKS = 64  # of the parameters, for the sum of gradients and Adam's step
 
 
-def plans_of(what: Minibatch, share: Share = ALONE) -> list[Plan]:
+def plans_of(what: Minibatch, share: Share) -> list[Plan]:
     """Plan what is done with a minibatch, each part of which has its own sum of gradients.
 
     There is one plan for all phases; or two, if some processes share the parts, and exchange sums between them.

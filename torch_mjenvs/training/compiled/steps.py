@@ -133,9 +133,7 @@ class Steps:
                 for network in networks
             ]
         starts = itertools.accumulate(what.columns[1:], initial=what.columns[0] - first)
-        action, old_log_prob, advantage, target = (
-            x.part(a, n) for a, n in zip(starts, what.columns[1:], strict=False)
-        )
+        action, old_log_prob, advantage, target = (x.part(a, n) for a, n in zip(starts, what.columns[1:], strict=False))
 
         shared = replace(self.theta, rows=actions, columns=frames, row=1, column=0, offset=what.log_std)
         scales = Matrix("own", actions, frames, 1, 0, offset=inv_std.offset)

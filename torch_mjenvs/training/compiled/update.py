@@ -77,7 +77,15 @@ class Update:
         self.weights[:size] = 1 / size
         group = optimizer.param_groups[0]
         self.minibatch = Minibatch(
-            layout.networks, layout.others, total, self.columns, parts, tiles, loss, group["betas"], group["eps"],
+            layout.networks,
+            layout.others,
+            total,
+            self.columns,
+            parts,
+            tiles,
+            loss,
+            group["betas"],
+            group["eps"],
             rounded,
         )
         self.held: dict[int, Kernels] = {}  # by the number of groups

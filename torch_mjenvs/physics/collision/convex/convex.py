@@ -138,17 +138,8 @@ def find_round_apart(one: Geom, two: Geom) -> Found:
     return [(spot[0], spot)]
 
 
-def find_rod_ellipsoid(one: Geom, two: Geom) -> Found:
-    """Find the contact of a sphere or a capsule and an ellipsoid, to rounding."""
-    first, second = Hull(one), Hull(two)
-    apart, spot = nearest(first, second, one.margin)
-    spot = when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot)
-    spot = polish(one, two, spot)
-    return [(spot[0], spot)]
-
-
 def place_round(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
-    """Read the contact that `find_ellipsoid` or `find_rod_ellipsoid` left in its spot."""
+    """Read the contact that `find_ellipsoid` or `find_round_apart` left in its spot."""
 
     def given() -> list[Scalar]:
         return [x for hull in (Hull(one), Hull(two)) for x in (*moving(hull), *hull.radii)]
