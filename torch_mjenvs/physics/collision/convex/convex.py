@@ -21,6 +21,7 @@ from ...algebra.spatial import is_zero, scale
 from ..colliders import Found, Geom, Place, make_frame
 from . import cylinder_box, cylinders
 from .closed_form import moving, picked, spot_by
+from .cornered import polish_mesh
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
@@ -60,7 +61,9 @@ def find_cylinder_box(one: Geom, two: Geom) -> Found:
 def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of a cylinder and a mesh, within `deepest.TOLERANCE`."""
     spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
-    return _flat(one, two, spot, _numbers(corners))
+    numbers = _numbers(corners)
+    spot = polish_mesh(Hull(one), Hull(two), spot, numbers[1], one.margin)
+    return _flat(one, two, spot, numbers)
 
 
 def _flat(one: Geom, two: Geom, spot: list[Scalar], numbers: list[list[Scalar]]) -> Found:
