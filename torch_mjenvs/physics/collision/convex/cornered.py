@@ -19,6 +19,7 @@ n unit vector from the round shape to the other   p corner of the other   z the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,12 +127,13 @@ class _Best:
         self.shape, self.points, self.near, self.row = shape, points, near[:3], row
         self.beside = near[3]
 
+    def lowest(self, n: Vec) -> Scalar:
+        """Return how far along n the corner is that is furthest against it."""
+        return functools.reduce(minimum, (dot(p, n) for p in self.points))
+
     def reach(self, n: Vec) -> Scalar:
         """Return how far C reaches along n."""
-        low = dot(self.points[0], n)
-        for p in self.points[1:]:
-            low = minimum(low, dot(p, n))
-        return self.shape.reach(n) - low
+        return self.shape.reach(n) - self.lowest(n)
 
     def try_(self, n: Vec, known: Mask, kind: float, at: Vec, end: Scalar = 0.0, axis: Vec = (0.0, 0.0, 0.0)) -> None:
         """Make this the best, if C reaches less far along n, and n is `known` to be a direction, and nearby."""
@@ -190,7 +192,8 @@ def _best(
                 n = best.towards(n)
                 across = cross(Z, n)
                 share = -dot(across, p) / select(square > SHORT, dot(across, axis), 1.0)
-                best.try_(n, logical_and(there, square > SHORT), CORNER, add_scaled(p, axis, share))
+                first = dot(p, n) < best.lowest(n) + WORSE  # of parallel edges
+                best.try_(n, logical_and(there, square > SHORT, first), CORNER, add_scaled(p, axis, share))
                 return best.row
 
             best.row = when_any(unclear, other, best.row)
@@ -253,6 +256,28 @@ def polish_mesh(shape: Hull, mesh: Hull, spot: list[Scalar], numbers: list[Scala
 
     flat = logical_and(shape.box[2] > 0.0, norm(near[:2]) < FLAT)
     return when_any(logical_and(spot[0] < margin, logical_not(flat)), polished, spot)
+
+
+def polish_prism(shape: Hull, corners: list[list[Scalar]], spot: list[Scalar], margin: Scalar) -> list[Scalar]:
+    """Return the spot of an ellipsoid or a cylinder and a prism of six corners to rounding, from where a search found
+    it to be. Its normal is from the prism to the shape.
+
+    corners: three, then three that are opposite to them.
+    """
+    parts = _Round(shape.radii, shape.box[2])
+    edges = [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 3), (1, 4), (2, 5)]
+    faces = [(0, 1, 2), (3, 4, 5), (0, 1, 3), (1, 2, 4), (2, 0, 5)]
+
+    def polished(spot: list[Scalar]) -> list[Scalar]:
+        turned = [*spot[:4], *scale(spot[4:], -1.0)]
+        near = [dot(axis, turned[4:]) for axis in shape.axes]
+        points = [shape.seen(p) for p in corners]
+        best = _best(parts, points, [*near, BESIDE], edges, float(len(edges)), faces, not is_zero(margin))
+        found = _spot(shape, best, turned)
+        better = best[0] < WORSE - spot[0]
+        return choose(better, [*found[:4], *scale(found[4:], -1.0)], spot)
+
+    return when_any(spot[0] < margin, polished, spot)
 
 
 def _same(p: Vec, q: Vec) -> Mask:
