@@ -118,7 +118,7 @@ def test_ellipsoids_and_cylinders_touch_as_in_mujoco_at_its_sharpest(shape):
     states = poses(40, 0.15, 0.5)
     got, want = (np.array([x for xs in all_ for x in xs]) for all_ in (found(mjm, states), expected(mjm, states)))
     shallow = want[:, 0] > -0.1
-    assert shallow.sum() > 30
+    assert shallow.sum() > 20
     errors = np.abs(got - want)[shallow]
     assert errors[:, 0].max() < 1e-11 and np.median(errors[:, 0]) < 1e-12
     assert errors[:, 1:].max() < 1e-4 and np.median(errors[:, 1:]) < 1e-6

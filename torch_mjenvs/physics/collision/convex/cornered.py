@@ -1,7 +1,7 @@
-"""Finds to rounding where an ellipsoid or a cylinder touches a shape with nothing but corners, from where a search ended.
+"""Finds to rounding where an ellipsoid or a cylinder touches a shape with corners alone: a mesh, or a field's prism.
 
-Only few corners count there. C, the difference of the round shape and these, reaches least far along the normal of one
-of its smooth parts. These are
+A search has ended nearby. Only few corners count there. C, the difference of the round shape and these, reaches least
+far along the normal of one of its smooth parts. These are
 
     a face of the corners                  the normal is the face's
     an edge, or a corner                   Newton's method turns the normal about the edge, or any way

@@ -128,7 +128,7 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     return [*spot, *for_derivatives(lambda: picked(prism, hull, apart, corners))]
 
 
-def touch_round(prism: Prism, hull: Hull, margin: Scalar) -> list[Scalar]:
+def touch_round(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     """Find the spot of a prism and an ellipsoid or a cylinder, to rounding."""
     corners = [*prism.tops, *([x, y, prism.bottom] for x, y, _ in prism.tops)]
     return polish_prism(hull, corners, deepest(prism, hull, margin), margin)
