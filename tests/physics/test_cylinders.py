@@ -91,3 +91,34 @@ def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(other, margin,
                 off.append(abs(ours[0] - theirs[0]))
     assert seen > 100 and others <= 0.01 * seen
     assert len(off) < 20 or np.median(off) < 1e-6
+
+
+def test_an_end_at_a_corner_touches_once_where_mujoco_may_take_a_line_of_the_side():
+    """The normal is the cylinder's axis, so which line of the side is furthest along it is left to what remains of
+    MuJoCo's search. If the side also lies within 5 degrees of a face of the box, MuJoCo may say that this line touches
+    it: twice, across the way out.
+    """
+    mjm = mujoco.MjModel.from_xml_string(PAIR.format(0.0, 0.1, 0.2, "box", 0.2, 0.25, 0.3))
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+    m, data, rng, odd = load(mjm), mujoco.MjData(mjm), np.random.default_rng(0), 0
+    turn, axis = np.zeros(4), np.zeros(3)
+    mujoco.mju_mulQuat(turn, np.array([np.cos(0.2), np.sin(0.2), 0, 0]), np.array([np.cos(0.03), 0, np.sin(0.03), 0]))
+    mujoco.mju_rotVecQuat(axis, np.array([0.0, 0.0, 1.0]), turn)
+    corner = np.array([0.2, 0.25, 0.3]) * np.sign(axis)
+    for _ in range(60):
+        beside = np.cross(axis, rng.normal(size=3))
+        beside *= rng.uniform(0.0, 0.08) / np.linalg.norm(beside)
+        data.qpos[:] = [*(corner + beside + axis * 0.19), *turn, 0, 0, 0, 1, 0, 0, 0]  # 1 cm deep
+        mujoco.mj_forward(mjm, data)
+        (pair,) = candidates_of(m, Data(m, qpos=list(data.qpos), qvel=[0.0] * 12, ctrl=[], act=[]), m.pairs)
+        (ours,) = [c for c in pair.contacts() if c.dist < 0.0]
+        _, (n, *_) = ours.locate()
+        np.testing.assert_allclose(ours.dist, -0.01, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(n, -axis, rtol=0, atol=1e-14)
+        along = data.contact.frame[:, :3] @ axis
+        if len(along) == 2:
+            odd += 1
+            assert np.all(np.abs(along) < 0.0888)  # mjEDGE_TOL
+        else:
+            np.testing.assert_allclose(along, [-1.0], rtol=0, atol=1e-9)
+    assert odd

@@ -110,6 +110,20 @@ def test_other_shapes_touch_as_nearly_as_in_mujoco(shape, ground):
     assert np.max(ours[:, 4:]) < 5 * np.max(theirs[:, 4:]) + 1e-6
 
 
+@pytest.mark.parametrize("shape", OTHERS)
+def test_ellipsoids_and_cylinders_touch_as_in_mujoco_at_its_sharpest(shape):
+    """MuJoCo's depth is then within 1e-12 m, and normal and point within the root of that."""
+    mjm = terrain(free(OTHERS[shape]))
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-12
+    states = poses(40, 0.15, 0.5)
+    got, want = (np.array([x for xs in all_ for x in xs]) for all_ in (found(mjm, states), expected(mjm, states)))
+    shallow = want[:, 0] > -0.1
+    assert shallow.sum() > 20
+    errors = np.abs(got - want)[shallow]
+    assert errors[:, 0].max() < 1e-11 and np.median(errors[:, 0]) < 1e-12
+    assert errors[:, 1:].max() < 1e-4 and np.median(errors[:, 1:]) < 1e-6
+
+
 @pytest.mark.parametrize("shape", CORNERED)
 def test_boxes_and_meshes_touch_as_in_mujoco(shape):
     """Where MuJoCo stops at a face that is not one of both shapes' difference, but for those where rounding decides: a

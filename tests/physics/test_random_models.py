@@ -37,7 +37,6 @@ UNEXPLAINED = {
     for seed, reason in (
         (146, "a connect of bodies that nothing moves apart: rounding decides whether it has rows, and their 1e-10 N"),
         (364, "a weld of bodies that nothing moves apart: rounding decides whether it has rows, and their 1e-11 N"),
-        (298, "qacc is off by 1e-8 of itself where a capsule's core is deep in a mesh: not looked into yet"),
     )
 }
 

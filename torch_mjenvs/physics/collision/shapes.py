@@ -202,7 +202,7 @@ _CAPSULE_CYLINDER = Collider(
     cull=True, rods=True, ccd=True, loose=True,
 )  # fmt: skip
 _CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True)
-_CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
+_CONVEX = Collider(1, convex.find_ellipsoid_mesh, convex.place_convex, cull=True, many=True, hulls=True)
 _ELLIPSOID = replace(_CONVEX, find=convex.find_ellipsoid, place=convex.place_round)
 _ROD_ELLIPSOID = replace(_ELLIPSOID, find=convex.find_round_apart)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_cylinders, loose=True)

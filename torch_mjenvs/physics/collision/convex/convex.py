@@ -21,6 +21,7 @@ from ...algebra.spatial import is_zero, scale
 from ..colliders import Found, Geom, Place, make_frame
 from . import cylinder_box, cylinders
 from .closed_form import moving, picked, spot_by
+from .cornered import polish_mesh
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
@@ -28,9 +29,9 @@ from .patches import find_patch
 from .polish import polish, polished_spot, settled, spot_along
 
 
-def find_convex(one: Geom, two: Geom) -> Found:
-    """Find the contact of two shapes without skins, within `deepest.TOLERANCE`."""
-    spot = deepest(Hull(one), Hull(two), one.margin)
+def find_ellipsoid_mesh(one: Geom, two: Geom) -> Found:
+    """Find the contact of an ellipsoid and a mesh, to rounding."""
+    spot, _ = _with_mesh(one, two)
     return [(spot[0], spot)]
 
 
@@ -58,9 +59,15 @@ def find_cylinder_box(one: Geom, two: Geom) -> Found:
 
 
 def find_cylinder_mesh(one: Geom, two: Geom) -> Found:
-    """Find up to four contacts of a cylinder and a mesh, within `deepest.TOLERANCE`."""
+    """Find up to four contacts of a cylinder and a mesh, to rounding."""
+    return _flat(one, two, *_with_mesh(one, two))
+
+
+def _with_mesh(one: Geom, two: Geom) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """Find the spot of a round shape and a mesh, and the numbers of both shapes' corners there."""
     spot, corners = deepest_face(Hull(one), Hull(two), one.margin)
-    return _flat(one, two, spot, _numbers(corners))
+    numbers = _numbers(corners)
+    return polish_mesh(Hull(one), Hull(two), spot, numbers[1], one.margin), numbers
 
 
 def _flat(one: Geom, two: Geom, spot: list[Scalar], numbers: list[list[Scalar]]) -> Found:

@@ -34,15 +34,14 @@ from ...model.hfield import MOST, HField
 from ..colliders import NEVER, Found, Geom, Place
 from ..convex.closed_form import PICKED, SPOT, Fixed, kept_of, moving, spot_of
 from ..convex.convex import place_found
-from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
-from .prisms import Prism, ball_spot, is_apart, touch_ball, touch_core
+from .prisms import Prism, ball_spot, is_apart, touch_ball, touch_core, touch_round
 
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a shape without a skin on a height field."""
-    return _find(field, geom, deepest, picks=0)
+    return _find(field, geom, touch_round, picks=0)
 
 
 def find_cornered_on_field(field: Geom, geom: Geom) -> Found:

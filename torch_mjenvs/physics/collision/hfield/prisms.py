@@ -40,7 +40,8 @@ from ...algebra.spatial import (
 )
 from ..colliders import SLACK, Geom
 from ..convex.closed_form import PICKED, picked
-from ..convex.deepest import deepest_corners
+from ..convex.cornered import polish_prism
+from ..convex.deepest import deepest, deepest_corners
 from ..convex.hull import Hull
 from ..convex.nearest import nearest_corners
 
@@ -125,6 +126,12 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     apart, *known = nearest_corners(prism, hull, margin)
     spot, corners = when_any(logical_not(apart), deep, known)
     return [*spot, *for_derivatives(lambda: picked(prism, hull, apart, corners))]
+
+
+def touch_round(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
+    """Find the spot of a prism and an ellipsoid or a cylinder, to rounding."""
+    corners = [*prism.tops, *([x, y, prism.bottom] for x, y, _ in prism.tops)]
+    return polish_prism(hull, corners, deepest(prism, hull, margin), margin)
 
 
 def touch_ball(prism: Prism, hull: Hull) -> list[Scalar]:
