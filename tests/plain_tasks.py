@@ -1,6 +1,6 @@
 """Environments of a task's source in plain Python, one world after the other, with MuJoCo C for the physics.
 
-This is the oracle of random tasks: what docs/tasks.md and Gymnasium say of episodes, written as loops over floats. Of the
+This is the oracle of random tasks: what docs/tasks.md and Gymnasium say of episodes, as loops over floats. Of the
 package it uses `Random` on plain numbers alone, whose own oracle is in test_philox.py.
 """
 
@@ -156,8 +156,8 @@ class Normal:
 class Task:
     """The defaults of a task's methods."""
 
-    noise: Any = {}
-    history: Any = {}
+    noise: Any = {}  # noqa: RUF012
+    history: Any = {}  # noqa: RUF012
     data = "gymnasium"
 
     def memory(self, m: Any) -> dict:

@@ -56,7 +56,7 @@ MUSCLE = Plant(
 </worldbody>
 <tendon><fixed name="cord"><joint joint="shoulder" coef="0.5"/><joint joint="elbow" coef="-0.7"/></fixed></tendon>
 <actuator><general name="slow" joint="shoulder" dyntype="filter" dynprm="0.05" gainprm="3" ctrlrange="-1 1"/>
-  <general name="sum" tendon="cord" dyntype="integrator" gainprm="2" ctrlrange="-1 1" actlimited="true" actrange="-1 1"/>
+  <general tendon="cord" dyntype="integrator" gainprm="2" ctrlrange="-1 1" actlimited="true" actrange="-1 1"/>
   <position name="hold" joint="elbow" kp="2" ctrlrange="-2 2"/></actuator>
 <sensor><tendonpos tendon="cord"/><jointpos joint="elbow"/><actuatorfrc actuator="slow"/></sensor></mujoco>""",
     "[rng.uniform(-0.5, 0.5), rng.uniform(-1.0, 1.0)]",
@@ -135,10 +135,14 @@ class Plan:
 def _source(parts: dict[str, Section]) -> list[str]:
     """Return the lines of a class `Drawn`."""
     out = ["@dataclass(frozen=True)", "class Drawn(Task):"]
-    for name in ("data", "inputs", "reset_parameters", "noise", "history"):
+    for name in ("data", "inputs", "reset_parameters", "resets_ahead", "noise", "history"):
         if name in parts["class"]:
             out.append(f"    {name} = {parts['class'][name]}")
-    out += ["    xml_file: str = ''", f"    frame_skip: int = {parts['class']['frame_skip']}", "    weight: float = 0.7"]
+    out += [
+        "    xml_file: str = ''",
+        f"    frame_skip: int = {parts['class']['frame_skip']}",
+        "    weight: float = 0.7",
+    ]
 
     def method(head: str, *lines: str) -> None:
         out.extend(["", f"    def {head}:", *(f"        {line}" for line in lines)])
@@ -252,12 +256,17 @@ class Drawer:
         name = self.one([*PLANTS])
         plant, (nq, nv, nu, na) = PLANTS[name], SIZES[name]
         parts: dict[str, Section] = {}
-        kind = {"frame_skip": repr(int(self.rng.integers(1, 4))), "data": repr(self.one(("gymnasium", "fresh", "forward")))}
+        kind = {
+            "frame_skip": repr(int(self.rng.integers(1, 4))),
+            "data": repr(self.one(("gymnasium", "fresh", "forward"))),
+        }
         kind["integrator"] = self.one(("Euler", "Euler", "RK4", "implicitfast", "implicit"))
         if name == "late" and kind["integrator"] == "RK4":
             kind["integrator"] = "Euler"
         parts["class"] = kind
-        inputs = [x for x, there in (("mocap_pos", plant.mocap), ("eq_active", plant.switch), ("wind", plant.wind)) if there]
+        inputs = [
+            x for x, there in (("mocap_pos", plant.mocap), ("eq_active", plant.switch), ("wind", plant.wind)) if there
+        ]
         inputs = [x for x in inputs if self.chance(0.7)]
         if "mocap_pos" in inputs and self.chance(0.5):
             inputs.append("mocap_quat")
@@ -288,7 +297,9 @@ class Drawer:
                 how = self.one(("env", "task", "free", "reset"))
                 if how == "env":
                     zero = field_name == "dof_armature" and name != "cart"
-                    by_env[field_name] = "Shift(0.0, 0.1)" if zero else self.one(("(0.5, 2.0)", "Scale(0.8, 1.2, together=True)"))
+                    by_env[field_name] = (
+                        "Shift(0.0, 0.1)" if zero else self.one(("(0.5, 2.0)", "Scale(0.8, 1.2, together=True)"))
+                    )
                 elif how == "task":
                     by_task[field_name] = f"scaled(m.{field_name}, rng.uniform(0.5, 1.5))"
                 elif how == "free":
@@ -304,7 +315,11 @@ class Drawer:
         def remembered(world: str) -> list[str]:
             out = []
             for k, v in memory.items():
-                out += [f"{world}.memory[{k!r}][0]", f"{world}.memory[{k!r}][-1]"] if "[" in v else [f"{world}.memory[{k!r}]"]
+                out += (
+                    [f"{world}.memory[{k!r}][0]", f"{world}.memory[{k!r}][-1]"]
+                    if "[" in v
+                    else [f"{world}.memory[{k!r}]"]
+                )
             if tables:
                 out.append(f"{world}.tables['t'][abs({(out or ['1.3'])[0]})][1]")
             return out
@@ -317,12 +332,15 @@ class Drawer:
         # how episodes begin
         looks = self.chance(0.5)
         reset: Section = {"head": "reset(self, m, rng, world)" if looks else "reset(self, m, rng)", "lines": {}}
-        before = self.draws("rng") + own + (remembered("world") if looks else [])
+        by_memory = looks and self.chance(0.6)
+        before = self.draws("rng") + own + (remembered("world") if by_memory else [])
         lines = reset["lines"]
         lines["q"] = f"q = {plant.start}"
         if self.chance(0.25):
             good = self.mask(["x[0]", "x[-1]"] if not looks else ["x[0]", f"world.at(x).data.{self.one(plant.places)}"])
-            lines["q"] = f"q = rng.draw_until(lambda rng: {plant.start}, lambda x: {good}, {int(self.rng.integers(1, 6))})"
+            lines["q"] = (
+                f"q = rng.draw_until(lambda rng: {plant.start}, lambda x: {good}, {int(self.rng.integers(1, 6))})"
+            )
         lines["v"] = f"v = {self.numbers(nv, before, 1)}"
         if self.chance(0.2):
             lines["f"] = "draws = rng.fork()"
@@ -335,13 +353,17 @@ class Drawer:
                 reset["act"] = "s.act"
         elif na and self.chance(0.5):
             reset["act"] = self.numbers(na, before, 1, "clip({}, -0.9, 0.9)")
-        if self.chance(0.3):
-            if chosen := [k for k in memory if self.chance(0.5)]:
-                reset["memory"] = {k: self.entry(memory[k], before, 1) for k in chosen}
+        if chosen := [k for k in memory if self.chance(0.2)]:
+            reset["memory"] = {k: self.entry(memory[k], before, 1) for k in chosen}
         if by_reset:
-            reset["parameters"] = {k: f"scaled(m.{k}, {self.one(before)[0:0]}1.0 + 0.4 * tanh({self.number(before, 1)}))" for k in by_reset}
+            reset["parameters"] = {k: f"scaled(m.{k}, 1.0 + 0.4 * tanh({self.number(before, 1)}))" for k in by_reset}
         reset |= self.held(plant, inputs, before, 0.4)
         parts["reset"] = reset
+        alone = reset.keys() <= {"head", "lines", "qpos", "qvel", "act"} and not (
+            varied or tables or parts.get("randomize")
+        )
+        if alone and "memory" not in repr(reset) and self.chance(0.6):
+            kind["resets_ahead"] = "True"
         world = state("world") + remembered("world") + self.draws("world.rng")
         if memory and self.chance(0.7):
             parts["begin"] = {k: self.entry(v, world) for k, v in memory.items() if self.chance(0.6)}
@@ -350,7 +372,9 @@ class Drawer:
             acting = [*[f"action[{i}]" for i in range(na_)] * 4, *world]
             control: Section = {"ctrl": self.numbers(nu, acting, 2, "3.0 * tanh({})")}
             if late:
-                control["ctrl"] = f"(controls.delayed(world.memory['queue'], action, {self.constant(0, 2)}) * {nu})[:{nu}]"
+                control["ctrl"] = (
+                    f"(controls.delayed(world.memory['queue'], action, {self.constant(0, 2)}) * {nu})[:{nu}]"
+                )
             elif self.chance(0.15) and na_ == nu:
                 control["ctrl"] = "controls.rate_limited(action, world.qvel[:1] * m.nu, 0.31)"
             if self.chance(0.25):
@@ -384,7 +408,9 @@ class Drawer:
         step += [f"after.act[{i}]" for i in range(na)]
         left = [f"after.memory[{k!r}]" + ("[0]" if "[" in memory[k] else "") for k in kept]
         if memory and self.chance(0.8):
-            parts["remember"] = {k: self.entry(v, step + left) for k, v in memory.items() if k != "queue" and self.chance(0.7)}
+            parts["remember"] = {
+                k: self.entry(v, step + left) for k, v in memory.items() if k != "queue" and self.chance(0.7)
+            }
         if late:
             parts.setdefault("remember", {})["queue"] = "controls.queued(before.memory['queue'], action)"
         # what is told
@@ -397,7 +423,9 @@ class Drawer:
         if self.chance(0.4):
             outcome["reward"] = {f"r{i}": self.number(step) for i in range(int(self.rng.integers(1, 4)))}
             if self.chance(0.5):
-                outcome["weights"] = {k: self.constant() if self.chance(0.8) else self.one(step) for k in outcome["reward"]}
+                outcome["weights"] = {
+                    k: self.constant() if self.chance(0.8) else self.one(step) for k in outcome["reward"]
+                }
         if self.chance(0.3):
             outcome["scale"] = self.constant() if self.chance(0.5) else "self.dt(m)"
         if self.chance(0.3):
@@ -536,7 +564,14 @@ def smaller(plan: Plan):
 
     places = [*sites(plan.parts)]
     yield from (changed(at) for at in places)
-    for k, plain in (("repeat", 1), ("first_world", 0), ("limit", -1), ("form", "flat"), ("mode", "Disabled"), ("seed", 1)):
+    for k, plain in (
+        ("repeat", 1),
+        ("first_world", 0),
+        ("limit", -1),
+        ("form", "flat"),
+        ("mode", "Disabled"),
+        ("seed", 1),
+    ):
         if plan.run[k] != plain:
             new = copy.deepcopy(plan)
             new.run[k] = plain

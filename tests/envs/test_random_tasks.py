@@ -131,7 +131,10 @@ def test_draws_have_their_distributions_and_are_all_different(dtype):
     ranks = np.array([stats.rankdata(x) for x in columns.values()])
     together = np.abs(np.corrcoef(ranks)) - np.eye(len(ranks))
     i, j = np.unravel_index(together.argmax(), together.shape)
-    assert together.max() < 5.5 / np.sqrt(n), (*itertools.islice(columns, i, i + 1), *itertools.islice(columns, j, j + 1))
+    assert together.max() < 5.5 / np.sqrt(n), (
+        *itertools.islice(columns, i, i + 1),
+        *itertools.islice(columns, j, j + 1),
+    )
     first = np.array([x[:-1] for x in ranks]), np.array([x[1:] for x in ranks])
     neighbours = [np.corrcoef(a, b)[0, 1] for a, b in zip(*first, strict=True)]
     assert np.abs(neighbours).max() < 5 / np.sqrt(n)
