@@ -360,7 +360,9 @@ class Episode:
         after = World(new.qpos, new.qvel, left, data, before.rng, new.act, self.tables, self, new.kept)
         return new, after, stopped
 
-    def in_substeps(self, before: World, targets: list[Scalar]) -> Callable[[Any, State, Controlled], Controlled]:
+    def in_substeps(
+        self, before: World, targets: list[Scalar]
+    ) -> Callable[[Any, State, Controlled], Controlled]:
         """Return what controls a substep, for `controlled_steps`."""
         draws = before.rng.fork()
 
