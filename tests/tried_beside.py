@@ -162,11 +162,11 @@ class Beside:
         w, engine = self.worlds[i], self.env.engine
         w.done, w.elapsed = True, w.elapsed + 1
         if mode == "SameStep":
-            demand(np.isfinite(rows(info["final_obs"])[i]).all(), "a stopped world's observation")
+            demand(rows(info["final_obs"])[i].isfinite().all(), "a stopped world's observation")
             demand(info["final_info"]["bad_state"][i], "bad_state of final_info")
             self.begin(i)
         else:
-            demand(np.isfinite(rows(obs)[i]).all(), "a stopped world's observation")
+            demand(rows(obs)[i].isfinite().all(), "a stopped world's observation")
             w.obs = rows(obs)[i].tolist()
             w.info = {k: flat(x[i].tolist()) for k, x in engine.info.items() if k in engine.layout.step_info}
             if "episode_end/bad_state" in w.info:

@@ -544,7 +544,7 @@ class Episode:
         if is_known(self.task):
             m = self.model
             _, memory = self.contract.memory()
-            still = [0.0] * m.nu
+            still: list[Scalar] = [0.0] * m.nu
             return self.find_layout(
                 Random(0, 0), still, still, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory, ()
             )  # fmt: skip
