@@ -17,6 +17,7 @@ from task_runs import (
     draws_of,
     environment,
     equal,
+    not_ahead,
     play,
     rows,
     same,
@@ -159,6 +160,7 @@ def refused(env: TorchVectorEnv, actions: torch.Tensor) -> None:
 
 def check_modes(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
     """All modes, all interfaces and `capture` go through the same episodes."""
+    plan = not_ahead(plan)
     n, T, run = 4, 10, plan.run
     given: dict[str, Any] = {"dtype": dtype, "action_repeat": 1, "observation": "flat"}
     same_step = environment(plan, n, autoreset_mode="SameStep", **given)
@@ -279,6 +281,7 @@ def check_single(plan: Plan, many: TorchVectorEnv) -> None:
 def check_torchrl(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
     """TorchRL's environment has sound specs, and goes through the episodes of Gymnasium's."""
 
+    plan = not_ahead(plan)
     n, T, run = 4, 9, plan.run
     given = {
         "dtype": dtype, "max_episode_steps": run["limit"], "first_world": run["first_world"],
@@ -365,6 +368,7 @@ def check_torchrl(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
 
 def check_libraries(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
     """The adapters give other libraries the environment's own numbers."""
+    plan = not_ahead(plan)
     n, seed = 3, plan.run["seed"] % 2**31
     plain = environment(plan, n, dtype=dtype, autoreset_mode="SameStep", action_repeat=1)
     actions = actions_of(plain, 8, bad=False)
@@ -430,6 +434,7 @@ def check_sb3(env: Any, first: torch.Tensor, steps: Sequence[tuple[torch.Tensor,
 
 def check_partial(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
     """TorchRL's steps, resets and states of some worlds leave the others alone; native_autoreset goes the same way."""
+    plan = not_ahead(plan)
     n, run = 5, plan.run
     given: dict[str, Any] = {
         "dtype": dtype, "max_episode_steps": run["limit"], "first_world": run["first_world"],
