@@ -291,3 +291,20 @@ def test_what_is_false_of_the_first_state_alone_is_a_reason_too():
     ends = [bool(truncated) for *_, truncated, _ in steps]
     assert any(ends)
     assert [bool(info["final_info"]["episode_end/truncated"]) for *_, info in steps] == ends
+
+
+def test_what_is_false_without_control_or_of_the_loaded_model_is_a_reason_too():
+    @dataclass(frozen=True)
+    class Strained(Fast):
+        def outcome(self, m, before, action, after):
+            strained = after.data.actuator_force[0] > 0.5
+            return Outcome(1.0, {"fell": after.qpos[1] > 1.0, "loose": m.dof_damping[0] < 0.1}, truncated=strained)
+
+    env = make(task=Strained(), n=2, vary=["dof_damping"])
+    env.reset(seed=0)
+    assert env.engine.layout.truncates
+    env.set_params({"dof_damping": torch.zeros(2, dtype=env.dtype)}, torch.tensor([False, True]))
+    *_, truncated, info = env.step(torch.tensor([[1.0], [0.1]], dtype=env.dtype))
+    assert truncated.tolist() == [True, False]
+    ends = {name: info["final_info"][f"episode_end/{name}"].tolist() for name in ("fell", "loose", "truncated")}
+    assert ends == {"fell": [0, 0], "loose": [0, 1], "truncated": [1, 0]}

@@ -250,14 +250,27 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
 
 
 def test_substeps_that_push_only_sometimes_are_refused() -> None:
+    calls = []
+
     @dataclass(frozen=True)
     class Fickle(Flying):
+        def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
+            calls.append(m)  # twice for the layout, and then for the kernel
+            return Control([0.5] * 4, xfrc_applied={"drone": GUST} if len(calls) < 3 else {})
+
+    with pytest.raises(ValueError, match=r"pushes with \[\], and with \['xfrc_applied'\] before: always the same"):
+        TorchVectorEnv(Fickle(), 1)
+
+
+def test_pushes_may_depend_on_whether_a_parameter_varies() -> None:
+    @dataclass(frozen=True)
+    class Known(Flying):
         def substep_control(self, m: Any, world: Any, targets: list[Any]) -> Control:
             known = isinstance(m.body_mass[1], float)  # a number only where nothing varies
             return Control([0.5] * 4, xfrc_applied={"drone": GUST} if known else {})
 
-    with pytest.raises(ValueError, match=r"pushes with \[\], and with \['xfrc_applied'\] before: always the same"):
-        TorchVectorEnv(Fickle(), 1, randomize={"body_mass": (0.5, 2.0)})
+    for randomize, pushes in (({}, ("xfrc_applied",)), ({"body_mass": (0.5, 2.0)}, ())):
+        assert TorchVectorEnv(Known(), 1, randomize=randomize).engine.layout.substep_pushes == pushes
 
 
 def still() -> mujoco.MjModel:

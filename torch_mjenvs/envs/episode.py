@@ -30,6 +30,7 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import Controlled, controlled_steps, forwarded, left_by_step, no_pushes, refreshed, steps, with_more
+from ..physics.world_params import param_buffers
 from .contract import Contract, Placed, Verdict
 from .entries import BAD_STATE, OWN_REASONS, SUCCESSES, TIME_LIMIT, entries
 from .kept import Held, Kept
@@ -545,19 +546,23 @@ class Episode:
         if is_known(self.task):
             m = self.model
             _, memory = self.contract.memory()
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory, ())
+            still: list[Scalar] = [0.0] * m.nu
+            return self.find_layout(
+                Random(0, 0), still, still, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, memory, ()
+            )  # fmt: skip
         found = []
         m, (widths, _) = self.model, self.contract.memory()
         sizes = {
-            "action": len(self.contract.action_space()), "qpos": m.nq, "qvel": m.nv, "act": m.na,
+            "action": len(self.contract.action_space()), "ctrl": m.nu, "qpos": m.nq, "qvel": m.nv, "act": m.na,
             "memory": size_of(widths), "kept": len(self.kept.first) if self.kept.inputs else 0,
         }  # fmt: skip
         buffers = [Buffer("word", 5, "i"), *(Buffer(name, size) for name, size in sizes.items())]
-        buffers += table_buffers(self.shapes)
+        buffers += table_buffers(self.shapes) + (param_buffers(self.params) if self.params else [])
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng, own = Random(*b["word"]), self.with_tables(b)
             Contract(self.task, m, twice=True).reset(own.before_first(rng))
+            own = own.of_world(b["params"], b["derived"]) if own.params else own
             found.append(own.find_layout(rng, *(b[name] for name in sizes), twice=True))
             return {}
 
@@ -565,11 +570,12 @@ class Episode:
         return found[0]
 
     def find_layout(
-        self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar],
-        remembered: list[Scalar], kept: Sequence[Scalar], *, twice: bool = False,
+        self, rng: Random, action: list[Scalar], ctrl: list[Scalar], qpos: list[Scalar], qvel: list[Scalar],
+        act: list[Scalar], remembered: list[Scalar], kept: Sequence[Scalar], *, twice: bool = False,
     ) -> BufferLayout:  # fmt: skip
         """Run all of the task's functions once, or twice, and return the layout that their results have."""
         m, contract = self.model, Contract(self.task, self.model, twice)
+        bounds = Contract(self.task, (self.params or self).model, twice).action_space()
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, act, rng, kept)
         before.memory = by_name(memory, remembered)
@@ -577,9 +583,13 @@ class Episode:
         shapes, _ = contract.observe(before)
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
-        targets, *_ = contract.control(before, action)
+        targets, held, *_ = contract.control(before, action)
         _, pushes, _, left = contract.substep_control(before, targets) if contract.has_substeps else ([], {}, {}, {})
-        after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before, left)))
+        forces = {name: x for name, x in with_more(held, pushes).items() if name not in ("qpos", "qvel")}
+        given = forces | self.kept.by_name(kept)
+        # under forces, unlike `before`: what is constant here must be constant in a step, too
+        after = replace(before, data=derive(m, qpos, qvel, None, ctrl, self.precision, act, **given))
+        after = replace(after, memory=by_name(memory, contract.remember(memory, before, action, after, left)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)
         rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
@@ -591,7 +601,7 @@ class Episode:
         names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.kept.initial.items()},
-            contract.action_space(), observation, memory, info, *names, rewards, metrics, successes, ends,
+            bounds, observation, memory, info, *names, rewards, metrics, successes, ends,
             verdict.truncated is not False, contract.controls, self.params,
             self.shapes, tuple(pushes), tuple(left), self.is_ahead, self.shows_end,
         )  # fmt: skip
