@@ -106,8 +106,7 @@ class PairBatch:
         return self.per_contact(values, i)
 
     def of_pair(self, values: Sequence[Any], i: Any) -> Any:
-        """Return pair i's entry of such a list: cheaper than `of_contact`, which it equals for a pair's first contact.
-        """
+        """Return pair i's entry of such a list: cheaper than `of_contact`, which it equals for a first contact."""
         if isinstance(values, range):
             return i
         return values[i] if isinstance(i, int) else Table(values)[i]

@@ -112,8 +112,7 @@ class WorldBatch:
         return self
 
     def _row(self, i: Any) -> Row:
-        """Compute contact i's point r from the origin of its body's tree, its axes, y0 of them (condim), D, friction.
-        """
+        """Compute contact i's point r from its body's tree's origin, its axes, y0 of them (condim), D, friction."""
         dist, (arm1, arm2), frame = self.tables.place(i)
         sign, row = self._per_pair(self.signs, i), self.tables.row(i, dist)
         r = choose(sign > 0.0, arm2, arm1)
