@@ -305,7 +305,8 @@ def pretended_gpu() -> Iterator[list]:
         put(torch.version, "cuda", "13.0")
         put(torch, "load", _load(torch.load))
         put(torch, "Generator", Generator)
-        dlpack = torch.from_dlpack
+        dlpack, capsule = torch.from_dlpack, torch.utils.dlpack.to_dlpack
+        put(torch.utils.dlpack, "to_dlpack", lambda x: x if isinstance(x, OnGpu) else capsule(x))
         for module in (torch, torch.utils.dlpack):
             put(module, "from_dlpack", lambda x, **_: _put(dlpack(x.held)) if isinstance(x, OnGpu) else dlpack(x))
         grouped = torch._C._group_tensors_by_device_and_dtype

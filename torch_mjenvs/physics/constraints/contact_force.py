@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...compiler.control import when_any, worlds_go_together
+from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or
 from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
@@ -17,6 +17,10 @@ from ..model.model import Model, Pair
 from .cones.pyramid import Cone
 from .listed import ByBody, Listed, PerBody, Visit, of_bodies
 from .rows import Constraint
+
+# Pairs of which a GPU writes out no more. Its threads skip code one by one, which gains nothing and spills more; and so
+# robots of few pairs have one program everywhere.
+FEW = 12
 
 
 class Touch:
@@ -124,7 +128,7 @@ class Contacts(Constraint):
     """Contacts of one kind, one after the other.
 
     by_movers: the contacts of a body, or of two. active: masks of the worlds for which their shares are computed: those
-    where one of them touches. Threads that skip code one by one gain nothing by that, and spill more: True for them.
+    where one of them touches; of few pairs, all.
     """
 
     contacts: Sequence[Touch]
@@ -136,7 +140,12 @@ class Contacts(Constraint):
         for c in self.contacts:
             self.by_movers.setdefault(c.movers, []).append(c)
         for movers, touches in self.by_movers.items():
-            self.active[movers] = logical_or(*(c.active for c in touches)) if worlds_go_together() else True
+            self.active[movers] = logical_or(*(c.active for c in touches)) if self.many else True
+
+    @property
+    def many(self) -> bool:
+        """Whether it pays to ask whether a body touches anything."""
+        return len({id(c.pair) for c in self.contacts}) > FEW
 
     @property
     def needs_refinement(self) -> list[Mask]:

@@ -98,7 +98,11 @@ class WorldContacts(Contacts):
                 sums = c.each(push, sums)
             return sums
 
-        own = {body: functools.partial(of_body, touches) for (body,), touches in self.by_movers.items()}
+        if self.many:
+            own = {body: functools.partial(of_body, touches) for (body,), touches in self.by_movers.items()}
+        else:  # one after the other, before they are added up
+            made = {body: of_body(touches) for (body,), touches in self.by_movers.items()}
+            own = {body: functools.partial(made.__getitem__, body) for body in made}
         spread(m, d, {body: active for (body,), active in self.active.items()}, own, gradient, hessian)
 
 
