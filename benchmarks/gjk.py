@@ -4,8 +4,8 @@
     python -m benchmarks.gjk --states 500     # fewer poses of each pair
 
 Two geoms of 10 to 20 cm overlap in random poses, from hardly to wholly. Both simulations stop within 1e-6 m of a depth,
-or after 35 steps; ours then goes on to rounding, but not with meshes. The judge between them is a search over
-directions that is independent of both: the signed distance of two convex shapes is the largest gap between them along
+or after 35 steps; ours then goes on to rounding. The judge between them is a search over directions that is
+independent of both: the signed distance of two convex shapes is the largest gap between them along
 any direction, -(h_A(n) + h_B(-n)), where h is how far a shape reaches. It tries a thousand directions, and goes on from
 the best of them, and from both simulations' normals, with ever shorter steps. It rates a normal by the gap along that
 direction.
