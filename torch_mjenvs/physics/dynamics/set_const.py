@@ -14,7 +14,7 @@ from typing import Any
 from ...compiler.scalar import Scalar, maximum
 from ..algebra.spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
 from ..model.data import Data
-from ..model.enums import EqType, JointType, ObjType
+from ..model.enums import EqType, JointType
 from ..model.model import Model, dofs_of
 from .actuators.kinds import forces_by_acc0
 from .inertia import AnyFactor, factor, solve
@@ -130,9 +130,8 @@ def derived_data(m: Model) -> dict[int, range]:
     It is the second anchor of a connect, and the first anchor and relpose of a weld that was given no relpose; neither
     where eq_data was edited.
     """
-    of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == ObjType.BODY]
     places = {EqType.CONNECT: range(3, 6), EqType.WELD: range(3, 10)}
-    return {i: places[m.eq_type[i]] for i in of_bodies if m.eq_type[i] in places and m.eq_data[i][11]}
+    return {i: places[m.eq_type[i]] for i in range(m.neq) if m.eq_derived[i]}
 
 
 def _eq_data(m: Model, d: Data, i: int) -> tuple[Scalar, ...]:

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from ..algebra.spatial import snap
-from ..model.enums import EqType, ObjType, SensorType
+from ..model.enums import ObjType, SensorType
 from ..model.hfield import read_hfields
 from ..model.mesh import read_meshes, read_surfaces
 from ..model.model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
@@ -22,7 +22,7 @@ from .history import history_from
 from .numbers import refuse_numbers
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
-from .ties import RELPOSE, given_ties
+from .ties import derived_ties
 
 
 def load(model: mujoco.MjModel | str | os.PathLike[str]) -> Model:
@@ -164,7 +164,7 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
         "dof_clamped": _clamped(mjm),
         "cam_focal": tuple(_focal(mjm, c) for c in range(mjm.ncam)),
         "eq_active0": tuple(bool(x) and equal for x in mjm.eq_active0),
-        "eq_data": _ties(mjm),
+        "eq_derived": derived_ties(mjm),
         "eq_direct": _direct(mjm.eq_solref),
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
@@ -198,15 +198,6 @@ def _plasticity(mjm: mujoco.MjModel) -> dict[str, Any]:
         "plastic0": _tuple(mujoco.MjData(mjm).plastic, float) if plastic else (),
         **{name: _tuple(adr, int) if plastic else (-1,) * len(adr) for name, adr in kinds.items()},
     }
-
-
-def _ties(mjm: mujoco.MjModel) -> Rows:
-    """Read eq_data; the last number of a connect or weld says whether it follows from where its bodies are."""
-    data = mjm.eq_data.copy()
-    data[mjm.eq_type == EqType.CONNECT, RELPOSE] = 1.0
-    data[given_ties(mjm), RELPOSE] = 0.0
-    out: Rows = _tuple(data, float)
-    return out
 
 
 def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:

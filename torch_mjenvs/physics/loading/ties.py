@@ -1,4 +1,4 @@
-"""`given_ties`, which finds connects and welds that do not hold bodies where these are at qpos0.
+"""Which connects and welds hold bodies where these are at qpos0, and which where `eq_data` was made to say.
 
 Of a weld that was given no relpose, and of every connect, MuJoCo derives from the bodies' places at qpos0 where it
 holds them. It does so in mj_setConst, also over what was written into `eq_data` since the model was compiled, as
@@ -18,7 +18,7 @@ RELPOSE = 11  # the place in eq_data where MuJoCo notes that it derives a weld's
 
 def given_ties(mjm: mujoco.MjModel) -> list[int]:
     """Return the connects and welds of bodies whose numbers in eq_data mj_setConst would replace by other ones."""
-    ties = [i for i in range(mjm.neq) if mjm.eq_objtype[i] == ObjType.BODY and _derives(mjm, i)]
+    ties = [i for i in range(mjm.neq) if _of_bodies(mjm, i)]
     if not ties:
         return []
     d = mujoco.MjData(mjm)
@@ -26,9 +26,16 @@ def given_ties(mjm: mujoco.MjModel) -> list[int]:
     return [i for i in ties if not np.allclose(_derived(mjm, d, i), _stored(mjm, i), rtol=1e-9, atol=1e-9)]
 
 
-def _derives(mjm: mujoco.MjModel, i: int) -> bool:
-    kind = mjm.eq_type[i]
-    return bool(kind == EqType.CONNECT or (kind == EqType.WELD and mjm.eq_data[i, RELPOSE]))
+def derived_ties(mjm: mujoco.MjModel) -> tuple[bool, ...]:
+    """Return for each equality whether numbers in eq_data follow from where its bodies are at qpos0."""
+    given = given_ties(mjm)
+    return tuple(_of_bodies(mjm, i) and i not in given for i in range(mjm.neq))
+
+
+def _of_bodies(mjm: mujoco.MjModel, i: int) -> bool:
+    """Return whether mj_setConst computes an equality's numbers."""
+    derives = mjm.eq_type[i] == EqType.CONNECT or (mjm.eq_type[i] == EqType.WELD and mjm.eq_data[i, RELPOSE])
+    return bool(derives and mjm.eq_objtype[i] == ObjType.BODY)
 
 
 def _stored(mjm: mujoco.MjModel, i: int) -> np.ndarray:

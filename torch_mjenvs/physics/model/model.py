@@ -251,8 +251,8 @@ class Model:
     eq_obj2id: Ints  # of joints and tendons: that which it follows, or -1
     eq_active0: tuple[bool, ...]
     eq_direct: tuple[bool, ...]  # as geom_direct
-    # a polynomial's five coefficients; anchors, of bodies, relpose, torquescale, and whether places of bodies give it
-    eq_data: Rows
+    eq_derived: tuple[bool, ...]  # places of bodies at qpos0 give some of eq_data
+    eq_data: Rows  # a polynomial's five coefficients; anchors, of bodies, then relpose and torquescale
     eq_solref: Rows
     eq_solimp: Rows
 
