@@ -136,11 +136,11 @@ class Contacts(Constraint):
     active: dict[tuple[int, ...], Mask] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_movers, self.active = {}, {}
+        self.by_movers, self.active, many = {}, {}, self.many
         for c in self.contacts:
             self.by_movers.setdefault(c.movers, []).append(c)
         for movers, touches in self.by_movers.items():
-            self.active[movers] = logical_or(*(c.active for c in touches)) if self.many else True
+            self.active[movers] = logical_or(*(c.active for c in touches)) if many else True
 
     @property
     def many(self) -> bool:
