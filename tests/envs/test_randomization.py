@@ -372,7 +372,7 @@ def test_the_model_is_otherwise_mujoco_s_own():
     assert (m.geom_rgba[:, 3] == 0.5).all()
 
 
-@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
+@pytest.mark.parametrize("make", [pytest.param(TorchEnv, marks=pytest.mark.cpu), TorchVectorEnv])
 def test_colours_that_vary_are_not_written_into_the_model(make):
     """Pictures show each world's own, so nothing would change."""
     env = make("InvertedPendulum", vary=["geom_rgba", "body_mass"])

@@ -174,6 +174,7 @@ def test_equal_models_have_pairs_of_their_own(monkeypatch):
         assert {id(p) for pairs in divided(m, DOUBLE)[1][0] for p in pairs} == {id(p) for p in m.pairs}
 
 
+@pytest.mark.cpu
 def test_a_gpu_s_code_gives_the_same_bits():
     model = robot("", ground(60, 0.9, 'type="capsule" size=".06 .1"'))
     request, states, found = KernelRequest(load(model)), walked(model, 8), list[dict[str, torch.Tensor]]()

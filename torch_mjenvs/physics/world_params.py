@@ -180,10 +180,10 @@ class Varied:
         own, usual = {name: x[world] for name, x in self.params.items()}, {}
         if self._params:
             columns = self._params.columns
-            numbers = torch.tensor(columns.nominal(), dtype=torch.float64)
+            numbers = torch.tensor(columns.nominal(), dtype=torch.float64, device="cpu")
             usual = {name: numbers[at] for name, at in columns.places().items()}
         if self._wind is not None:
-            own["wind"], usual["wind"] = self._wind[world], torch.tensor(self._loaded.opt.wind)
+            own["wind"], usual["wind"] = self._wind[world], torch.tensor(self._loaded.opt.wind, device="cpu")
         fields = {}
         for name in own:
             x, nominal = own[name].cpu(), usual[name].view(own[name].shape)
