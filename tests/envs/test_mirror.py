@@ -125,7 +125,7 @@ def test_worlds_in_the_mirror_see_what_others_see(randomize: dict[str, Any]) -> 
     env.reset(seed=0)
     mirrored = env.engine.memory["mirrored"]
     assert 2 < mirrored.sum() < 14
-    action = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(env.device)
+    action = torch.tensor(np.random.default_rng(1).random(7), device=env.device)
     for _ in range(10):
         obs, *_ = env.step(action.expand(16, 7))
     torch.testing.assert_close(obs, obs[:1].expand_as(obs), rtol=0, atol=1e-8)

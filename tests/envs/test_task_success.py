@@ -43,7 +43,8 @@ class Pass(Task):
 def steps(env: Any, n: int) -> Any:
     generator = torch.Generator().manual_seed(0)
     for _ in range(n):
-        yield env.step((6 * torch.rand(64, 1, generator=generator) - 3).to(env.device, env.unwrapped.engine.dtype))
+        action = 6 * torch.rand(64, 1, generator=generator, device="cpu") - 3
+        yield env.step(action.to(env.device, env.unwrapped.engine.dtype))
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -85,8 +86,8 @@ def test_scores_have_the_shares() -> None:
     def act(obs: torch.Tensor) -> torch.Tensor:
         return -3.0 * (obs[:, :1] + obs[:, 2:3])
 
-    env = TorchVectorEnv(Pass(), 200, autoreset_mode="SameStep", device="cpu")
-    found = score(act, env, 0, "cpu").named
+    env = TorchVectorEnv(Pass(), 200, autoreset_mode="SameStep")
+    found = score(act, env, 0, str(env.device)).named
     once, at_end = found["episode_success/once"], found["episode_success/at_end"]
     assert 0 < at_end.mean() < once.mean() < 1 and (at_end <= once).all()
 

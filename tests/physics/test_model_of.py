@@ -52,6 +52,14 @@ def test_of_parameters_that_are_still_the_models_no_digit_is_lost():
         np.testing.assert_array_equal(same[1], old[1], err_msg=old[0])
 
 
+@pytest.mark.cpu
+def test_torchs_default_device_changes_nothing():
+    sim = Simulation(oracle.asset("hopper"), 2, vary=("body_mass", "geom_size", "jnt_axis"), device="cpu")
+    with torch.device("meta"):
+        found = sim.model_of(1)
+    np.testing.assert_array_equal(found.body_mass, sim.model_of(1).body_mass)
+
+
 def test_geoms_that_have_grown_touch():
     xml = """
     <mujoco><worldbody><geom type='plane' size='1 1 1'/>
@@ -104,6 +112,7 @@ def test_environments_have_it_too():
             np.testing.assert_allclose(env.model_of(world).body_mass, env.params["body_mass"][world].cpu(), rtol=1e-6)
 
 
+@pytest.mark.cpu
 def test_the_data_of_one_environment_are_of_its_own_model_in_each_episode():
     env = TorchEnv(Hopper(), dtype=torch.float64, randomize=DRAWN)
     data, masses = env.data, set()

@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 
+from torch_mjenvs.commands import score
 from torch_mjenvs.training import ppo, sac, train
 from torch_mjenvs.training.undisturbed import undisturbed
 
@@ -44,18 +45,29 @@ def test_a_run_leaves_torchs_random_numbers_and_modes_as_they_were(tmp_path):
         torch.set_float32_matmul_precision("highest")
 
 
-@pytest.mark.parametrize("flags", [["--learner", "torch"], ["--algorithm", "sac"]])
+@pytest.mark.parametrize("flags", [[], ["--learner", "torch"], ["--algorithm", "sac"]])
 def test_a_run_takes_no_account_of_the_modes_that_it_is_begun_in(tmp_path, flags):
     flags = [*small("sac" in flags), *flags]
     train.main([*flags, "--out", str(tmp_path / "plain")])
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+        with torch.autocast("cpu", torch.bfloat16), torch.inference_mode(), torch.device("meta"):
             train.main([*flags, "--out", str(tmp_path / "other")])
     finally:
         torch.set_default_dtype(torch.float32)
     plain, other = (torch.load(tmp_path / name / "policy.pt", weights_only=True) for name in ("plain", "other"))
     assert all(other[name].equal(x) for name, x in plain.items() if isinstance(x, torch.Tensor))
+
+
+def test_a_score_is_the_same_whatever_torchs_default_device(tmp_path, capsys):
+    train.main([*SMALL, "--out", str(tmp_path)])
+    capsys.readouterr()
+    command = [str(tmp_path), "--episodes", "2"]
+    score.main(command)
+    with torch.device("meta"):
+        score.main(command)
+    plain, other = capsys.readouterr().out.strip().split("score in TorchHopper-v0")[1:]
+    assert plain.strip() == other.strip()
 
 
 def test_a_second_run_in_the_process_is_refused(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -35,6 +35,8 @@ def undisturbed(device: str) -> Iterator[None]:
             torch.inference_mode(False),
             torch.no_grad(),  # an algorithm that needs gradients asks for them
             torch.autocast(place.type, enabled=False),
+            # The mode costs each function of torch some time, so it is left out where nothing would be different.
+            nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
         ):
             torch.set_default_dtype(torch.float32)
             yield
