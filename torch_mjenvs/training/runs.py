@@ -191,8 +191,9 @@ def train(
         history, before = resumed(agent, run, out / "checkpoint.pt", history)
         if agent.frames_seen >= total and share.first:
             print(f"nothing to train: the run has {agent.frames_seen:,} frames of {total:,}", file=sys.stderr)
-    start, begun = time.perf_counter() - before, agent.frames_seen
+    begun = agent.frames_seen
     evaluating = Evaluation(run, args, share.first and args.evaluations > 0 and begun < total)
+    start = time.perf_counter() - before
     kept = Kept(agent, run, out, history, share)
     if not args.resume:
         kept.save(0.0)
