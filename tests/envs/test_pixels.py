@@ -344,6 +344,85 @@ def test_each_world_shows_the_target_that_its_task_remembers(name):
     assert (obs[1].int() - want.int()).abs().max() <= 1
 
 
+VIEWS = {"near": {}, "far": {"camera": -1, "width": 32}, "depth": {"outputs": "depth", "stack": 1}}
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+@pytest.mark.parametrize("state", [False, True])
+def test_several_views_are_each_as_if_it_were_the_only_one(mode, state):
+    env = made_with(OPTIONS | {"views": VIEWS, "state": state}, mode)
+    alone = {name: made_with(OPTIONS | {**own, "state": state}, mode) for name, own in VIEWS.items()}
+    space = env.single_observation_space
+    assert list(space["pixels"] if state else space) == list(VIEWS)
+
+    def check(several, single, ended=slice(None)):
+        for name in VIEWS:
+            one, other = several["pixels"][name] if state else several[name], single[name]
+            assert torch.equal(one[ended], (other["pixels"] if state else other)[ended])
+            if state:
+                assert torch.equal(several["state"][ended], other["state"][ended])
+
+    first = env.reset(seed=1)[0]
+    check(first, {name: one.reset(seed=1)[0] for name, one in alone.items()})
+    check(env.obs, {name: one.obs for name, one in alone.items()})
+    env.action_space.seed(0)
+    for _ in range(6):
+        action = env.action_space.sample()
+        found, others = env.step(action), {name: one.step(action) for name, one in alone.items()}
+        check(found[0], {name: x[0] for name, x in others.items()})
+        if mode == "SameStep":
+            ended = found[4]["_final_obs"]
+            check(found[4]["final_obs"], {name: x[4]["final_obs"] for name, x in others.items()}, ended)
+    assert env.observation_space.contains({k: to_numpy(x) for k, x in found[0].items()})
+
+
+def made_with(options, mode):
+    return TorchVectorEnv("Hopper", N, max_episode_steps=4, pixels=options, autoreset_mode=mode)
+
+
+def to_numpy(x):
+    return {k: y.cpu().numpy() for k, y in x.items()} if isinstance(x, dict) else x.cpu().numpy()
+
+
+def test_views_are_copied_saved_and_captured():
+    options = OPTIONS | {"views": {"near": {}, "far": {"camera": -1}}}
+    env = made_with(options, "SameStep")
+    env.reset(seed=1)
+    action = torch.full((N, 3), 0.5)
+    env.step(action)
+    other, state = copy.deepcopy(env), env.state_dict()
+    assert {"pixels.near", "pixels.far"} <= state.keys()
+    want = env.step(action)[0]
+    env.reset(seed=2)
+    env.load_state_dict(state)
+    for found in (other.step(action)[0], env.step(action)[0]):
+        assert all(torch.equal(found[name], want[name]) for name in ("near", "far"))
+    env.load_state_dict(state)
+    data = env.capture(lambda obs: action + 0 * obs["far"].float().mean(), 2)()
+    assert data["obs"]["far"].shape == (2, N, 20, 24, 3 * STACK) and torch.equal(data["obs"]["near"][1], want["near"])
+
+
+def test_torchrl_nests_views_and_a_list_names_cameras():
+    env = TorchRLEnv("Hopper", N, pixels={"width": 24, "height": 20, "views": ["track"], "state": True})
+    check_env_specs(env)
+    td = env.reset()
+    assert td["pixels", "track"].shape == (N, 20, 24, 3) and "observation" in td
+
+
+@pytest.mark.parametrize("views, error, said", [
+    ([], TypeError, "views must be a dict of options by name"),
+    ("track", TypeError, "views must be a dict of options by name"),
+    (["track", "track"], ValueError, "a camera twice"),
+    (["behind"], ValueError, "no camera 'behind'"),
+    ({"a": {"state": True}}, TypeError, r"the view 'a' must be a dict with some of .*, and has \['state'\]"),
+    ({"a": "track"}, TypeError, r"and has \['track'\]"),
+    ({"a": {"width": 0}}, ValueError, "width"),
+])  # fmt: skip
+def test_views_that_cannot_be_right_are_refused(views, error, said):
+    with pytest.raises(error, match=said):
+        TorchVectorEnv("Hopper", N, pixels={"views": views})
+
+
 def test_what_cannot_be_right_is_refused():
     with pytest.raises(TypeError, match=r"pixels has no \['size'\]"):
         TorchVectorEnv("Hopper", N, pixels={"size": 84})
@@ -353,7 +432,7 @@ def test_what_cannot_be_right_is_refused():
         TorchVectorEnv("Hopper", N, pixels={"stack": 0})
     with pytest.raises(ValueError, match="no camera 'behind'"):
         TorchVectorEnv("Hopper", N, pixels={"camera": "behind"})
-    with pytest.raises(TypeError, match=r"not \['track', 'front'\]: of several, draw one here, and the others with"):
+    with pytest.raises(TypeError, match=r"not \['track', 'front'\]: .* by pixels=dict\(views=\[\.\.\.\]\)"):
         TorchVectorEnv("Hopper", N, pixels={"camera": ["track", "front"]})
     env = TorchVectorEnv("Hopper", N, pixels=OPTIONS | {"state": True})
     with pytest.raises(ValueError, match="pixels alone"):

@@ -170,9 +170,10 @@ class SuiteEnvironment(dm_env.Environment):
     def _named(self, obs: Any) -> dict[str, np.ndarray]:
         shown: dict[str, Any] = {}
         if self._env._pixels is not None:  # it shows {"state": ..., "pixels": ...}, or pictures alone
-            obs, shown = (obs["state"], obs) if self._env._pixels.options.state else ({}, {PIXELS: obs})
+            obs, shown = (obs["state"], obs["pixels"]) if self._env._pixels.options.state else ({}, obs)
+            shown = shown if isinstance(shown, dict) else {PIXELS: shown}
         parts = {FLAT: obs} if isinstance(obs, torch.Tensor) else dict(obs)
-        parts |= {PIXELS: shown[PIXELS]} if shown else {}
+        parts |= shown
         found = {name: x.cpu().numpy().copy() for name, x in parts.items()}
         return found if self._batched else {name: x[0] for name, x in found.items()}
 

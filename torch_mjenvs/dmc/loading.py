@@ -44,7 +44,7 @@ def load(
         all worlds at once.
     pixels_only: False adds the task's own observations.
     render_kwargs: "height", "width" and "camera_id" as for `render`, and further entries of `TorchVectorEnv`'s
-        `pixels`: "stack", "action_repeat", ...
+        `pixels`: "stack", "action_repeat", ... Each of its "views" is an observation of its own.
 
     Raises ValueError for an unknown domain or task, a control step that is not a whole number of substeps, both
     "control_timestep" and "n_sub_steps", or visualize_reward=True; TypeError for any other argument; MissingExtra if

@@ -3,151 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 
-from ..checks import as_count, check_field, check_memory
+from ..checks import check_memory
 from ..compiler import launch
 from ..compiler.program import Buffer
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
-from ..rendering.picture import SAMPLES, Picture, Shot, Worlds, bytes_a_picture
-from ..rendering.scene import EFFECTS
+from ..rendering.picture import Picture, Shot, Worlds, bytes_a_picture
 from .engine import Engine
 from .episode import is_known
 from .frame_stack import FrameStack
 from .model_view import drawn_by_rays
 from .packing import by_name, size_of
+from .pixel_options import PixelOptions, ViewOptions
 from .tasks.base import Shown, Task
 
-CHANNELS = {"rgb": 3, "depth": 1, "segmentation": 2}
 SHARE, MANY = 16, 4  # worlds that begin an episode are drawn in groups of 1/16 of all worlds, up to 4 of these
 
 
-@dataclass(frozen=True)
-class PixelOptions:
-    """The options of `pixels=dict(...)`.
-
-    width, height: of a picture, in pixels.
-    camera: a number or name of a camera of the model, -1 for the free one that looks at the whole model, a
-        `mujoco.MjvCamera`, or None for the model's first camera, if it has one.
-    outputs: "rgb", uint8; "depth", in metres; or "segmentation", int32, the number of what is seen and its type.
-    stack: the number of pictures in an observation, one behind the other in the channels, the newest last. At the start
-        of an episode all are its first picture.
-    state: whether the observation also has the task's own.
-    channels_first: (channels, height, width), as torch's networks expect.
-    without: which of `shadow`, `reflection`, `skybox` to leave out.
-    samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
-    action_repeat: the number of the task's steps that one step makes with the same action. Only the last is drawn.
-        Rewards are summed; a world whose episode has ended is not stepped further.
-    """
-
-    width: int = 84
-    height: int = 84
-    camera: int | str | mujoco.MjvCamera | None = None
-    outputs: str = "rgb"
-    stack: int = 1
-    state: bool = False
-    channels_first: bool = False
-    without: str | Sequence[str] = ()
-    samples: int = 1
-    action_repeat: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("width", "height", "stack", "action_repeat"):
-            as_count(f"pixels: {name}", getattr(self, name))
-        for name in ("state", "channels_first"):
-            check_field(f"pixels: {name}", "bool", getattr(self, name))
-        if self.outputs not in CHANNELS:
-            raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
-        if self.samples not in SAMPLES:
-            raise ValueError(f"pixels: samples must be one of {list(SAMPLES)}, not {self.samples!r}")
-        unknown = [x for x in self.effects if x not in EFFECTS]
-        if unknown:
-            raise ValueError(f"pixels: unknown effects {unknown} to do without: choose from {list(EFFECTS)}")
-
-    @property
-    def effects(self) -> tuple[str, ...]:
-        return (self.without,) if isinstance(self.without, str) else tuple(self.without)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The shape of one world's observation."""
-        channels = CHANNELS[self.outputs] * self.stack
-        return (channels, self.height, self.width) if self.channels_first else (self.height, self.width, channels)
-
-
-def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
-    """Return the options of `pixels=`; None for None. Raises TypeError for others, and for unknown ones."""
-    if given is None:
-        return None
-    known = list(PixelOptions.__dataclass_fields__)
-    if not isinstance(given, Mapping):
-        raise TypeError(f"pixels must be a dict with some of {known}, not {given!r}")
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise TypeError(f"pixels has no {unknown}: choose from {known}")
-    return PixelOptions(**given)
-
-
-def as_repeats(action_repeat: int, pictures: PixelOptions | None) -> int:
-    """Return how many steps of the task make one: `action_repeat`, an environment's argument or an option of pixels.
-
-    Raises ValueError if both are given, or it is no whole number above 0.
-    """
-    repeats = as_count("action_repeat", action_repeat)
-    drawn = 1 if pictures is None else pictures.action_repeat
-    if repeats > 1 and drawn > 1:
-        raise ValueError("give action_repeat once: as an argument, or in pixels")
-    return max(repeats, drawn)
-
-
-def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
-    """Return `pixels=` for the arguments of other libraries if they ask for pictures, else the given `pixels`.
-
-    Raises TypeError if both are asked for.
-    """
-    if not wanted:
-        return given
-    if given is not None:
-        raise TypeError("pixels= says all about pictures, and from_pixels what other libraries do: give one of them")
-    return options
-
-
-class Pixels:
-    """Pictures of an engine's worlds, the last `stack` of each.
-
-    Under SAME_STEP the kernel begins new episodes itself, so the engine keeps the states in which episodes ended
-    (`Engine.shows_end`), and `draw_both` returns their last pictures. On CPUs the first pictures of new episodes are
-    then drawn only for the worlds that begin one, in groups.
+def pixels_of(engine: Engine, options: PixelOptions | ViewOptions | None) -> Pixels | Views | None:
+    """Return the pictures that these options ask for; None for none.
 
     Raises MemoryError, on a GPU torch.OutOfMemoryError, if the pictures do not fit, and `UnsupportedModel` for a model
     that is not drawn.
     """
+    if options is None:
+        return None
+    each = options.views.values() if isinstance(options, ViewOptions) else [options]
+    check_memory("num_envs", engine.num_envs, sum(_bytes_a_world(engine, x) for x in each), engine.device)
+    drawn_by_rays(engine.mjmodel)
+    return Views(engine, options) if isinstance(options, ViewOptions) else Pixels(engine, options)
 
-    def __init__(self, engine: Engine, options: PixelOptions):
-        self.engine, self.options = engine, options
-        n, device, dtype = engine.num_envs, engine.device, engine.dtype
-        size, outputs = (options.width, options.height), (options.outputs,)
-        row = options.shape[0] * options.shape[1] * options.shape[2]
-        held = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize)
-        stacks = 5 if engine.shows_end else 3  # with those that users have and get next
-        some = -(-n // SHARE) if engine.shows_end and device.type == "cpu" else 0
-        held += held * some // n
-        each = {"rgb": 1, "depth": dtype.itemsize, "segmentation": 4}[options.outputs]
-        check_memory("num_envs", n, held + stacks * row * each, device)
+
+def _bytes_a_world(engine: Engine, options: PixelOptions) -> int:
+    itemsize, n = engine.dtype.itemsize, engine.num_envs
+    row = options.shape[0] * options.shape[1] * options.shape[2]
+    held = bytes_a_picture(engine.mjmodel, (options.width, options.height), (options.outputs,), itemsize)
+    held += held * _few_of(engine) // n
+    stacks = 5 if engine.shows_end else 3  # with those that users have and get next
+    return held + stacks * row * {"rgb": 1, "depth": itemsize, "segmentation": 4}[options.outputs]
+
+
+def _few_of(engine: Engine) -> int:
+    """Return how many worlds that begin an episode are drawn at once; 0 where all worlds are drawn again."""
+    return -(-engine.num_envs // SHARE) if engine.shows_end and engine.device.type == "cpu" else 0
+
+
+class Pixels:
+    """Pictures of an engine's worlds, the last `stack` of each. `name` is theirs in `state`.
+
+    Under SAME_STEP the kernel begins new episodes itself, so the engine keeps the states in which episodes ended
+    (`Engine.shows_end`), and `draw_both` returns their last pictures. On CPUs the first pictures of new episodes are
+    then drawn only for the worlds that begin one, in groups.
+    """
+
+    def __init__(self, engine: Engine, options: PixelOptions, name: str = "pixels"):
+        self.engine, self.options, self.name = engine, options, name
+        size, outputs, some = (options.width, options.height), (options.outputs,), _few_of(engine)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
         how = options.effects, options.samples
         self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
-        self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
+        self._some = torch.zeros(some, dtype=torch.int64, device=engine.device)  # the worlds of `_few`
         self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
-        drawn_by_rays(engine.mjmodel)
         newest = self._numbers(self._picture)
         self.stack = FrameStack(newest, options.height, options.width, options.stack, options.outputs == "rgb")
         self._copied: torch.Tensor | None = None  # the copy for the user, if it has been made already
@@ -163,7 +88,7 @@ class Pixels:
         if left_out is not None:
             old = self.stack.frames.clone()
             self.draw(begun, others)
-            self.load(torch.where(left_out[:, None, None, None], old, self.stack.frames))
+            self._fill(torch.where(left_out[:, None, None, None], old, self.stack.frames))
             return
         self._take()
         self._copied = None
@@ -224,9 +149,17 @@ class Pixels:
         found, self._copied = self._copied, None
         return self.stack.copied(self.options.channels_first) if found is None else found
 
-    def load(self, frames: torch.Tensor) -> None:
-        """Replace the stacks by these, (N, height, width, channels)."""
-        self.stack.frames.copy_(frames.detach())
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """The stacks (N, height, width, channels) by name, in memory of their own."""
+        return {self.name: self.stack.frames}
+
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Replace the stacks by those of a `state`."""
+        self._fill(state[self.name].detach())
+
+    def _fill(self, frames: torch.Tensor) -> None:
+        self.stack.frames.copy_(frames)
         self._copied = None
 
     @property
@@ -242,7 +175,45 @@ class Pixels:
         """Make new pictures for `copy.deepcopy` and pickle, as kernels cannot be copied. Stacks are handed over as an
         array: a tensor would be shared with a process that "spawn" starts, and moved to where no kernel looks for it.
         """
-        return _remade, (self.engine, self.options, self.stack.frames.cpu().numpy())
+        return _remade, (self.engine, self.options, self.name, self.stack.frames.cpu().numpy())
+
+
+class Views:
+    """Several pictures of an engine's worlds, by name: what `Pixels` does, for each."""
+
+    def __init__(self, engine: Engine, options: ViewOptions):
+        self.options = options
+        self.views = {name: Pixels(engine, x, f"pixels.{name}") for name, x in options.views.items()}
+
+    def draw(
+        self, begun: torch.Tensor | None = None, others: bool = True, left_out: torch.Tensor | None = None
+    ) -> None:
+        """Take the pictures: see `Pixels.draw`."""
+        for pixels in self.views.values():
+            pixels.draw(begun, others, left_out)
+
+    def draw_both(self, ended: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Take the pictures after a step that also reset worlds: see `Pixels.draw_both`."""
+        return {name: pixels.draw_both(ended) for name, pixels in self.views.items()}
+
+    def seen(self) -> dict[str, torch.Tensor]:
+        """Return copies of the observations of all worlds, by the views' names."""
+        return {name: pixels.seen() for name, pixels in self.views.items()}
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """The stacks of all views by name: see `Pixels.state`."""
+        return {name: x for pixels in self.views.values() for name, x in pixels.state.items()}
+
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Replace the stacks by those of a `state`."""
+        for pixels in self.views.values():
+            pixels.load(state)
+
+    @property
+    def space(self) -> Dict:
+        """The space of one world's observation."""
+        return Dict({name: pixels.space for name, pixels in self.views.items()}, sort_keys=False)
 
 
 def picture_of(
@@ -309,7 +280,7 @@ def _showing(m: Model, shown: Shown) -> Model:
     return replace(m, nominal=m.nominal or m, shown=only_shown, **fields) if shown else m
 
 
-def _remade(engine: Engine, options: PixelOptions, frames: np.ndarray) -> Pixels:
-    made = Pixels(engine, options)
-    made.load(torch.from_numpy(frames))
+def _remade(engine: Engine, options: PixelOptions, name: str, frames: np.ndarray) -> Pixels:
+    made = Pixels(engine, options, name)
+    made.load({name: torch.from_numpy(frames)})
     return made

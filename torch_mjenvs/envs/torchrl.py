@@ -26,8 +26,9 @@ from .goals import GoalReward
 from .observation import as_form
 from .own_parameters import OwnParameters
 from .parts import Parts, mapped
-from .pixels import Pixels, as_repeats, translated
-from .pixels import as_options as as_pixels
+from .pixel_options import as_options as as_pixels
+from .pixel_options import as_repeats, translated
+from .pixels import pixels_of
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
@@ -75,8 +76,9 @@ class TorchRLEnv(EnvBase, OwnParameters):
             each number by its own factor; `Scale`, `Shift` and `Uniform` have more options. `params` has their values.
         vary: names of further parameters that differ from world to world and are set by `set_params`, not drawn.
         pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
-            9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both.
-            docs/pixels.md explains `channels_first`, `without`, `samples` and `action_repeat`.
+            9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
+            `views=["top", "wrist"]` td["pixels", "top"] and so on, for several cameras. docs/pixels.md explains
+            `channels_first`, `without`, `samples` and `action_repeat`.
         from_pixels, pixels_only: as TorchRL's own environments take them, for `pixels=` of this `width`, `height` and
             camera; `pixels_only=False` is its `state=True`.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
@@ -156,7 +158,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape, self._repeats = (num_envs, engine.layout.action), repeats
         self._parts = _keyed(engine.layout.observation.parts(form))
-        self._pixels = None if pictures is None else Pixels(engine, pictures)
+        self._pixels = pixels_of(engine, pictures)
         self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
         self._begun = False  # whether the worlds are known to have begun an episode
         self._info_keys = chosen_info(info_keys, {*engine.layout.info, BAD_STATE})

@@ -29,8 +29,9 @@ from .entries import BAD_STATE
 from .goals import GoalReward
 from .observation import as_form
 from .own_parameters import OwnParameters
-from .pixels import Pixels, as_repeats
-from .pixels import as_options as as_pixels
+from .pixel_options import as_options as as_pixels
+from .pixel_options import as_repeats
+from .pixels import pixels_of
 from .rollout import Act, Around, Observations, Rollout, Step
 from .spaces import action_space, observation_space, parts_of
 from .spec import telling
@@ -72,8 +73,8 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         pixels: observe pictures, drawn without OpenGL, in place of the task's own observations: dict(width=84,
             height=84, camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a
             reset all pictures of a stack are the first one. `state=True` gives a dict of both, "state" and "pixels",
-            like Gymnasium's AddRenderObservation. docs/pixels.md explains `channels_first`, `without`, `samples` and
-            `action_repeat`.
+            like Gymnasium's AddRenderObservation. `views=["top", "wrist"]` gives a dict of what several cameras see.
+            docs/pixels.md explains `channels_first`, `without`, `samples` and `action_repeat`.
         render_mode: with "rgb_array", "depth_array" or "rgbd_tuple", `render()` returns a frame for each of
             `render_worlds`. "human" shows one world in a window at every step.
         render_worlds: the worlds that are drawn; None for every world, as in Gymnasium. With thousands, name a few.
@@ -168,7 +169,7 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
             default_camera_config=default_camera_config,
         )  # fmt: skip
         self._parts = engine.layout.observation.parts(form)
-        self._pixels = None if pictures is None else Pixels(engine, pictures)
+        self._pixels = pixels_of(engine, pictures)
         self.single_observation_space = self._observation_space()
         self.single_action_space = action_space(engine)
         self._prepare()
@@ -241,7 +242,7 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         """The observations that `reset` or `step` returned last, (N, D) or by name, the engine's own memory."""
         return self._with_pixels(self._parts.split(self.engine.obs))
 
-    def _seen(self, name: str, pixels: torch.Tensor | None = None) -> Observations:
+    def _seen(self, name: str, pixels: Observations | None = None) -> Observations:
         """Return "obs" or "final_obs" as users get it: by name, and a copy unless they want none.
 
         pixels: pictures of final observations.
@@ -249,7 +250,7 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         rows = self.engine.view(name)
         return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows), pixels)
 
-    def _with_pixels(self, state: Observations, pixels: torch.Tensor | None = None) -> Observations:
+    def _with_pixels(self, state: Observations, pixels: Observations | None = None) -> Observations:
         if self._pixels is None:
             return state
         pixels = self._pixels.seen() if pixels is None else pixels
@@ -367,7 +368,7 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
-        final: torch.Tensor | None = None
+        final: Observations | None = None
         if self._pixels and self.autoreset_mode is AutoresetMode.SAME_STEP:
             final = self._pixels.draw_both(restarted)
         elif self._pixels:  # with NEXT_STEP, worlds that had ended have begun anew
@@ -403,7 +404,7 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         return columns, [give(x) for x in (engine.terminated, engine.truncated, engine.bad_state, *self._masks())]
 
     def _add_final(
-        self, info: dict[str, Any], columns: Sequence[torch.Tensor], ended: torch.Tensor, pixels: torch.Tensor | None
+        self, info: dict[str, Any], columns: Sequence[torch.Tensor], ended: torch.Tensor, pixels: Observations | None
     ) -> None:
         final: dict[str, Any] = {}
         for (name, mask_name, _), value, by_step in zip(self._entries, columns, self._by_step, strict=True):
@@ -535,8 +536,8 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
 
         Each has a row for each world, (N, ...), so states may be chosen, repeated and joined by worlds.
         """
-        pixels = {"pixels": self._pixels.stack.frames.clone()} if self._pixels else {}
-        return self.engine.state_dict() | pixels
+        pixels = self._pixels.state if self._pixels else {}
+        return self.engine.state_dict() | {name: x.clone() for name, x in pixels.items()}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -546,11 +547,11 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
         nothing has changed then.
         """
         self._check_open()
-        pixels = {"pixels": self._pixels.stack.frames} if self._pixels else {}
+        pixels = self._pixels.state if self._pixels else {}
         check_state(state, self.engine._views | pixels, "such an environment")
-        self.engine.load_state_dict({name: x for name, x in state.items() if name != "pixels"})
+        self.engine.load_state_dict({name: x for name, x in state.items() if name not in pixels})
         if self._pixels:
-            self._pixels.load(state["pixels"])
+            self._pixels.load(state)
         self._ready = bool((self.engine.episode > 0).all())
 
     def render(self) -> tuple[Any, ...] | None:

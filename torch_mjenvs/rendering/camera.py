@@ -88,8 +88,8 @@ def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujo
         camera = number
     if not hasattr(camera, "__index__"):
         raise TypeError(
-            f"a camera is a number, a name or an mujoco.MjvCamera, not {camera!r}: of several, draw one here, and the "
-            "others with a Simulation of the same model"
+            f"a camera is a number, a name or an mujoco.MjvCamera, not {camera!r}: draw several one after the "
+            "other, or in an environment by pixels=dict(views=[...])"
         )
     if not -1 <= camera < mjm.ncam:
         raise ValueError(f"the model has no camera {camera}: it has {mjm.ncam}, and -1 is the free camera")
