@@ -31,6 +31,8 @@ from torch_mjenvs.compiler.control import unroll_limit, unrolling
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
+from torch_mjenvs.envs.episode import is_known
+from torch_mjenvs.envs.registration import own_ids
 from torch_mjenvs.envs.tasks import inverted_pendulum
 from torch_mjenvs.physics.algebra import spatial
 
@@ -369,6 +371,15 @@ def test_a_users_task_is_traced_anew_when_what_it_rests_on_is_redefined(monkeypa
 def test_a_field_that_is_not_compared_counts():
     assert Scaled(silent=5.0) == Scaled()
     assert [rewards(Scaled(silent=x)) for x in (1.0, 5.0)] == [2.0, 10.0]
+
+
+def test_the_packages_own_tasks_are_known():
+    """Else they would be traced whenever they are made, which takes seconds."""
+    tasks = [task() if isinstance(task, type) else task for _, task in own_ids().values()]
+    assert len(tasks) > 60 and [task for task in tasks if not is_known(task)] == []
+    robot = own_ids()["TorchGo1Joystick-v0"][1]
+    assert is_known(robot(rewards={"pose": 0.5})) and not is_known(robot(rewards={"pose": torch.tensor(0.5)}))
+    assert not is_known(Scaled())
 
 
 def test_a_value_that_repr_does_not_tell_from_another_counts():

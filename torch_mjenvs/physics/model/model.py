@@ -460,4 +460,6 @@ def is_plain(x: object) -> bool:
     """Return whether repr tells all of x: it may not for types derived from the plain ones."""
     if type(x) is tuple:
         return all(map(is_plain, x))
+    if type(x) is dict:
+        return all(map(is_plain, x.items()))
     return type(x) in (bool, int, float, str, type(None), Pair, Mesh, Surface, HField)
