@@ -302,3 +302,15 @@ def test_threads_change_nothing(name):
         env.reset(seed=3)
         results.append(torch.stack([env.step(action)[0] for action in actions(env, 30)]))
     assert same_bits(results[0], results[1]) and same_bits(results[0], results[2])
+
+
+@pytest.mark.cpu
+@pytest.mark.usefixtures("compiled_as_users_have_it")
+@pytest.mark.parametrize("task", ["Hopper", "Humanoid"])
+def test_a_reset_that_is_compiled_in_a_hurry_has_the_same_bits(task):
+    """Where steps begin episodes themselves, the kernel of resets is."""
+    resets = [TorchVectorEnv(task, 40, device="cpu", autoreset_mode=mode) for mode in ("Disabled", "SameStep")]
+    full, hurried = (env.engine._reset.kernel.code_bytes for env in resets)
+    assert full != hurried
+    full, hurried = (env.reset(seed=3)[0] for env in resets)
+    assert torch.equal(full, hurried)

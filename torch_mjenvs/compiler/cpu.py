@@ -40,9 +40,9 @@ class Target:
     features: str
     vector_bytes: int
 
-    def machine(self) -> llvm.TargetMachine:
-        """Return LLVM's maker of code for this target."""
-        return loader.machine(self.triple, self.cpu, self.features)
+    def machine(self, opt: int | None = None) -> llvm.TargetMachine:
+        """Return LLVM's maker of code for this target; for `opt` see `loader.machine`."""
+        return loader.machine(self.triple, self.cpu, self.features, opt)
 
 
 @functools.cache
@@ -73,16 +73,16 @@ def assembly(program: Program, target: Target) -> str:
     return f'target triple = "{target.triple}"\n{tile}\n{entry(tile, lanes, target.vector_bytes, target.triple)}'
 
 
-def _assemble(ir: str, target: Target) -> bytes:
+def _assemble(ir: str, target: Target, opt: int | None = None) -> bytes:
     module = llvm.parse_assembly(ir)
     module.verify()
-    code: bytes = target.machine().emit_object(module)
+    code: bytes = target.machine(opt).emit_object(module)
     return code
 
 
-def _toolchain(target: Target) -> str:
+def _toolchain(target: Target, opt: int | None) -> str:
     code = source.digest_of(_assemble, Target.machine, loader.machine)
-    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.options} {target} {code}"
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.chosen(opt)} {target} {code}"
 
 
 class CpuKernel(launch.Kernel):
@@ -296,8 +296,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def back_end(target: Target | None = None) -> BackEnd:
-    """Return the maker and loader of object code, for all that this machine can do or for the target."""
+def back_end(target: Target | None = None, opt: int | None = None) -> BackEnd:
+    """Return the maker and loader of object code, for all that this machine can do or for the target.
+
+    For `opt` see `loader.machine`.
+    """
     target = target or host()
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> CpuKernel:
@@ -306,9 +309,9 @@ def back_end(target: Target | None = None) -> BackEnd:
     return BackEnd(
         "cpu",
         torch.device("cpu"),
-        _toolchain(target),
+        _toolchain(target, opt),
         lambda program: assembly(program, target),
-        lambda ir: _assemble(ir, target),
+        lambda ir: _assemble(ir, target, opt),
         load,
         unroll_limit(),
     )

@@ -43,3 +43,8 @@ def choose_device(device: torch.device | str | None) -> torch.device:
 def back_end(device: torch.device) -> BackEnd:
     """Return the maker and loader of code for the device."""
     return cpu.back_end() if device.type == "cpu" else cuda.back_end(device)
+
+
+def hurried(device: torch.device) -> BackEnd:
+    """Return the one for kernels that run seldom: for a CPU, it takes less time, and its code more."""
+    return cpu.back_end(opt=0) if device.type == "cpu" else back_end(device)

@@ -170,7 +170,9 @@ class Engine(Varied):
         for x, numbers in zip(self._of_tables.values(), episode.arrays.values(), strict=True):
             x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()
-        self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, self._kernel("reset", origin)))
+        # Where steps begin episodes themselves, resets are rare.
+        reset = self._kernel("reset", origin, seldom=self.mode is not AutoresetMode.DISABLED)
+        self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, reset))
         self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
         # A user's task is traced now: later its Python could have changed since `step` was traced.
@@ -205,8 +207,9 @@ class Engine(Varied):
         sizes = {b.name: b.size for b in self.layout.buffers()}
         return PackedOutputs({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
-    def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
-        return build(_recipe(self._episode, what, self.dtype, origin), self.device)
+    def _kernel(self, what: str, origin: str | None, seldom: bool = False) -> launch.Kernel:
+        recipe = _recipe(self._episode, what, self.dtype, origin)
+        return build(recipe, devices.hurried(self.device) if seldom else self.device)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world, (N, width); (N,) for those of one number a world."""

@@ -14,6 +14,7 @@ from ..calls import Lock, exclusive
 from ..checks import as_mask, as_tensor
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
+from ..compiler.devices import hurried
 from ..compiler.program import Buffer, Program, record
 from ..fixed_tensors import fixed
 from .columns import Columns
@@ -34,7 +35,7 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
         return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
 
     origin = source.origin(columns.model.digest, f"set_const {columns.names} {columns.only}")
-    return build(Recipe(name, tuple(buffers), dtype, make, origin), device)
+    return build(Recipe(name, tuple(buffers), dtype, make, origin), hurried(device))
 
 
 class Params:
