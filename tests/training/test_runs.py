@@ -122,7 +122,10 @@ def test_a_reward_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatc
 def test_an_observation_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatch, bad, algorithm):
     """In the last iteration, too, after which nothing would be learned from such a mean and variance."""
     kind, name = (ppo.PPO, "prepare") if algorithm == "ppo" else (sac.SAC, "keep")
-    rollout, sac_flags = getattr(kind, name), [*SMALL[:8], "--algorithm", "sac", "--random-frames", "10", "--updates", "2"]
+    rollout, sac_flags = (
+        getattr(kind, name),
+        [*SMALL[:8], "--algorithm", "sac", "--random-frames", "10", "--updates", "2"],
+    )
 
     def with_a_bad_one(agent: Any, data: dict[str, torch.Tensor]) -> None:
         if agent.frames_seen:
