@@ -229,7 +229,10 @@ def _check_iteration(agent: ppo.PPO) -> None:
     s, net = agent.settings, agent.net
     rounded = agent.compiled_update is not None and agent.compiled_update.minibatch.rounded
     rounded |= torch.get_float32_matmul_precision() != "highest"
-    lenient = 200.0 if rounded else 1.0  # factors have 8 bits then
+    # Factors have 8 bits then. Layer norm of few units divides by a spread that may be as small as their rounding.
+    unsure = rounded and s.norm == "layer" and min(*s.actor, *s.critic) < 8
+    lenient = math.inf if unsure else 200.0 if rounded else 1.0
+    of_gradient = math.inf if unsure else 0.15 if rounded else 0.0
     if s.target_kl == 0:
         agent.lr.fill_(s.learning_rate)
     net.log_std.clamp_(s.log_std_min, s.log_std_max)
@@ -312,22 +315,24 @@ def _check_iteration(agent: ppo.PPO) -> None:
     norm = float(expected.norm())
     given = agent.frames[order].double().split(agent.columns, 1)[3]
     digits = 1e-4 + 3e-7 * float(given.abs().max() / (given.std() + 1e-8))  # of normalised advantages
-    bound = (0.05 if rounded else digits) * norm + 1e-6
+    bound = max(of_gradient, digits) * norm + 1e-6
     if mine is not None:
         error = float((mine.double() - expected).norm())
         demand(error <= bound, "the gradient", f"{error:.3g} of {norm:.3g}")
     demand(abs(found["grad_norm"] - norm) <= bound, "grad_norm", found, norm)
     for name, x in loss.items():
-        bound = (0.05 if rounded else 1e-3 + 10 * digits) * max(1.0, abs(x))
+        bound = max(of_gradient, 1e-3 + 10 * digits) * max(1.0, abs(x))
         demand(abs(found[name] - x) <= bound, f"the statistic {name}", found[name], x)
-    if not rounded:
-        clipped = expected * min(1.0, s.max_grad_norm / (norm + 1e-6))
-        first = 0.9 * state["exp_avg"].double() + 0.1 * clipped
-        second = 0.999 * state["exp_avg_sq"].double() + 0.001 * clipped.square()
-        step = float(state["step"]) + 1
-        move = first / (1 - 0.9**step) / ((second / (1 - 0.999**step)).sqrt() + 1e-5)
-        wanted = theta.double() - float(agent.lr) * move
-        demand((moved.double() - wanted).abs().max() <= 2e-2 * float(agent.lr), "Adam's step")
+    if mine is None:
+        clipped = net.grad.double()
+    else:
+        clipped = mine.double() * min(1.0, s.max_grad_norm / (float(mine.norm()) + 1e-6))
+    first = 0.9 * state["exp_avg"].double() + 0.1 * clipped
+    second = 0.999 * state["exp_avg_sq"].double() + 0.001 * clipped.square()
+    step = float(state["step"]) + 1
+    move = first / (1 - 0.9**step) / ((second / (1 - 0.999**step)).sqrt() + 1e-5)
+    wanted = theta.double() - float(agent.lr) * move
+    demand((moved.double() - wanted).abs().max() <= 1e-3 * float(agent.lr) + 1e-6, "Adam's step")
     agent.net.theta.copy_(moved)
     demand(not agent.faults().divergence(len(agent.frames)), "it diverges", str(agent.faults()))
 
