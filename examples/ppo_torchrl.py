@@ -213,7 +213,7 @@ class PPO:
 
     def networks(self) -> dict[str, Any]:
         """What policy.pt holds beside the id of the task, in the format of `torch_mjenvs.policy`."""
-        found = {"activation": self.settings.activation, "obs_mean": self.moments.mean, "obs_var": self.moments.var}
+        found = {"activation": self.settings.activation, **self.moments.entries()}
         for name, network in (("", self.actor), ("value_", self.critic)):
             found |= network_entries(parameters_of(network, nn.Linear), parameters_of(network, nn.LayerNorm), name)
         return found

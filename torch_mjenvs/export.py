@@ -113,11 +113,13 @@ def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Pat
         import onnx
         import onnxscript  # noqa: F401 (torch imports it)
 
-        with warnings.catch_warnings(), _quiet("torch.onnx"):
+        # On the CPU, whatever the default device is: torch's exporter makes tensors of its own.
+        with warnings.catch_warnings(), _quiet("torch.onnx"), torch.device("cpu"):
             warnings.simplefilter("ignore")  # torch's warnings about its own code
+            obs = torch.zeros(2, inputs, dtype=torch.float32)
             program: Any = torch.onnx.export(
-                network.eval(), (torch.zeros(2, inputs),), dynamo=True, verbose=False, input_names=[INPUT],
-                output_names=[OUTPUT], dynamic_shapes=({0: torch.export.Dim("batch")},),
+                network.eval(), (obs,), dynamo=True, verbose=False, input_names=[INPUT], output_names=[OUTPUT],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
             )  # fmt: skip
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("onnx", "onnxscript"):

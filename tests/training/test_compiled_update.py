@@ -562,6 +562,19 @@ def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
     assert "for CPUs and NVIDIA's GPUs" in compiled.why_not(torch.device("mps"))
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("rounded", [False, pytest.param(True, marks=needs_bfloat16)])
+def test_what_follows_from_nan_is_nan(activation, rounded):
+    """An observation that is not a number must not look like one, in any activation."""
+    if activation == "none":
+        return
+    agent = learner(*SIZES[2], activation=activation, rounded=rounded)
+    obs = torch.randn(3, SIZES[2][0])
+    obs[1, 2] = torch.nan
+    for found in agent.compiled_forward(obs, torch.zeros(SIZES[2][0]), torch.ones(SIZES[2][0])):
+        assert found.isnan().all(1).tolist() == [False, True, False] == found.isnan().any(1).tolist()
+
+
 @pytest.mark.parametrize("worlds", [34, 128])
 def test_advantages_and_returns_are_those_of_torch(worlds):
     """Twice, as returns go on from one rollout to the next; in some worlds the first episode's return is unknown."""

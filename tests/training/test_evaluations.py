@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-from torch_mjenvs.training import ppo, train
+from torch_mjenvs.training import ppo, sac, train
 from torch_mjenvs.training.evaluations import Evaluation
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -70,6 +70,41 @@ def test_the_run_goes_on_meanwhile(tmp_path, monkeypatch):
     assert found["scores"] == usual["scores"] and "evaluating" not in found
     kept = [torch.load(tmp_path / name / "best.pt", weights_only=True) for name in ("late", "usual")]
     assert kept[0]["about"] == kept[1]["about"] and torch.equal(kept[0]["weights0"], kept[1]["weights0"])
+
+
+@pytest.mark.parametrize("flags", [[], ["--algorithm", "sac", "--random-frames", "100", "--updates", "1"]])
+def test_a_policy_is_evaluated_and_kept_as_it_was(tmp_path, monkeypatch, flags):
+    """Normalisation, too, though the run goes on."""
+    small = SMALL if not flags else [*SMALL[:6], *SMALL[8:14], *flags]
+    small = [*small, "--total-steps", "6144", "--evaluations", "2", "--out", str(tmp_path)]
+    kind, ended = (sac.SAC if flags else ppo.PPO), threading.Event()
+    iterate, begin, mean = kind.iterate, Evaluation.begin, Evaluation._mean_of_copy
+    then: list[dict[str, torch.Tensor]] = []
+    now: list[dict[str, torch.Tensor]] = []
+
+    def tensors(policy):
+        return {name: x.clone() for name, x in policy.items() if isinstance(x, torch.Tensor)}
+
+    def noted(agent):
+        iterate(agent)
+        if then:
+            ended.set()
+
+    def begun(evaluation, agent, *at):
+        then.append(tensors(agent.networks()))
+        begin(evaluation, agent, *at)
+
+    def late(evaluation, policy):
+        assert ended.wait(60)
+        now.append(tensors(policy))
+        return mean(evaluation, policy)
+
+    monkeypatch.setattr(kind, "iterate", noted)
+    monkeypatch.setattr(Evaluation, "begin", begun)
+    monkeypatch.setattr(Evaluation, "_mean_of_copy", late)
+    train.main(small)
+    assert len(then) == len(now) == 2
+    assert now[0].keys() == then[0].keys() and all(now[0][name].equal(x) for name, x in then[0].items())
 
 
 def test_a_run_that_was_killed_during_an_evaluation_makes_it_again(tmp_path, monkeypatch):

@@ -190,3 +190,26 @@ def test_gradients_of_gradients_are_refused():
 def test_other_layers_are_refused(layers):
     with pytest.raises(ValueError, match=r"an MLP|cannot follow"):
         MLP(*layers)
+
+
+@pytest.mark.parametrize("modes", ["inference", "float64", "meta"])
+def test_torchs_modes_make_no_difference(modes):
+    """At the first call, which makes the kernels' memory, nor at a larger one."""
+    plain, ours = networks()
+    mlp._passes.cache_clear()
+    x = torch.randn(70, 11)
+    for rows in (x, x.repeat(3, 1)):
+        if modes == "inference":
+            with torch.inference_mode():
+                first = ours(rows)
+        else:
+            torch.set_default_dtype(torch.float64 if modes == "float64" else torch.float32)
+            torch.set_default_device("meta" if modes == "meta" else "cpu")
+            try:
+                first = ours(rows)
+            finally:
+                torch.set_default_dtype(torch.float32)
+                torch.set_default_device("cpu")
+        assert first.dtype == torch.float32
+        torch.testing.assert_close(first.double(), plain(rows.double()), rtol=1e-5, atol=1e-5)
+        ours(rows).square().sum().backward()

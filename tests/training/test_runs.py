@@ -71,7 +71,7 @@ def test_a_run_that_diverges_stops_and_says_so_and_goes_on_at_a_lower_rate(tmp_p
     main([*arguments, "--resume", "--learning-rate", "1e-3"])
     result = strict(out / "result.json")
     assert result["frames"] >= 1500 and result["changes"] == [[0, "learning_rate", 1e6, 1e-3]]
-    assert result["faults"] == {"bad_states": 0, "bad_updates": 0, "bad_weights": 0, "bad_rewards": 0}
+    assert set(result["faults"]) == set(vars(Faults())) and not any(result["faults"].values())
     assert result["bad_states_in_scores"] == {ENV: 0, "InvertedPendulum-v5": 0}
 
 
@@ -117,6 +117,44 @@ def test_a_reward_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatc
     assert "Mend the task's reward" in said and "Try" not in said
 
 
+@pytest.mark.parametrize("bad", [math.nan, -math.inf, 1e20])
+@pytest.mark.parametrize("algorithm", ["ppo", "sac"])
+def test_an_observation_that_is_not_finite_ends_a_run_by_its_name(tmp_path, monkeypatch, bad, algorithm):
+    """In the last iteration, too, after which nothing would be learned from such a mean and variance."""
+    kind, name = (ppo.PPO, "prepare") if algorithm == "ppo" else (sac.SAC, "keep")
+    rollout, sac_flags = (
+        getattr(kind, name),
+        [*SMALL[:8], "--algorithm", "sac", "--random-frames", "10", "--updates", "2"],
+    )
+
+    def with_a_bad_one(agent: Any, data: dict[str, torch.Tensor]) -> None:
+        if agent.frames_seen:
+            data["obs"][1, 2, 3] = bad
+        rollout(agent, data)
+
+    monkeypatch.setattr(kind, name, with_a_bad_one)
+    with pytest.raises(SystemExit) as stop:
+        flags = SMALL if algorithm == "ppo" else sac_flags
+        train.main([*flags, "--horizon", "16", "--total-steps", "256", "--episodes", "2", "--out", str(tmp_path)])
+    said = str(stop.value)
+    assert "after 256 frames: 1 of the numbers that the task lets worlds observe were at times not finite" in said
+    assert "Mend the task's observations" in said and "Try" not in said
+    assert all(x.isfinite().all() for x in weights(tmp_path).values())
+
+
+def test_rewards_whose_sums_are_beyond_float32_end_a_run(tmp_path, monkeypatch):
+    """Divided by an infinite spread, all of them would be 0."""
+    rollout = ppo.PPO.prepare
+
+    def with_large_rewards(agent: ppo.PPO, data: dict[str, torch.Tensor]) -> None:
+        data["reward"].fill_(9e17)
+        rollout(agent, data)
+
+    monkeypatch.setattr(ppo.PPO, "prepare", with_large_rewards)
+    with pytest.raises(SystemExit, match="the task's reward was not finite or beyond"):
+        train.main([*SMALL, "--gamma", "1", "--horizon", "200", "--total-steps", "1600", "--out", str(tmp_path)])
+
+
 def test_returns_are_printed_and_kept_with_their_digits(tmp_path, capsys):
     assert figures(0.5099, 0.0213) == ["0.510", "0.021"] and figures(1e-5) == ["0.0000100"]
     assert figures(9494.4, 12.3) == ["9494", "12"] and figures(0.0, math.nan) == ["0", "nan"]
@@ -144,7 +182,7 @@ def test_bad_states_in_a_rollout_are_counted_shown_and_kept(tmp_path, monkeypatc
     expected = (len(calls) - 1) // 40  # the first call is not of a step
     assert expected >= 3
     found = strict(tmp_path / "result.json")["faults"]
-    assert found == {"bad_states": expected, "bad_updates": 0, "bad_weights": 0, "bad_rewards": 0}
+    assert found == vars(Faults(bad_states=expected))
     assert f"{expected} bad states" in capsys.readouterr().err
     seen = accumulator.EventAccumulator(str(tmp_path))
     seen.Reload()
@@ -204,6 +242,39 @@ def signals():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_that_was_killed_between_its_two_last_files_has_the_policy_that_is_scored(tmp_path, monkeypatch):
+    """Nothing is left to train then, but `policy.pt` is of the checkpoint before."""
+    arguments = ["train", *SMALL, "--total-steps", "768", "--out"]
+    main([*arguments, str(tmp_path / "whole")])
+    save = checkpoints.save
+
+    def killed(what: Any, path: Path) -> None:
+        if path.name == "policy.pt" and torch.load(path.with_name("checkpoint.pt"))["agent"]["frames_seen"] == 768:
+            raise KeyboardInterrupt
+        save(what, path)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(checkpoints, "save", killed)
+        main([*arguments, str(tmp_path / "parted")])
+    assert not same(tmp_path / "whole", tmp_path / "parted")
+    main([*arguments, str(tmp_path / "parted"), "--resume"])
+    assert same(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_run_keeps_its_learner_and_precision_unless_it_is_given_others(tmp_path):
+    flags = ["train", *SMALL, "--out", str(tmp_path), "--total-steps"]
+    ways = ["--learner", "torch", "--precision", "float32"]
+    main([*flags, "512", *ways])
+    main([*flags, "768", "--resume"])
+    result = strict(tmp_path / "result.json")
+    assert (result["learner"], result["precision"]) == ("torch", "float32")
+    assert [change[1] for change in result["changes"]] == ["total_steps"]
+    main([*flags, "1024", "--resume", "--learner", "compiled"])
+    result = strict(tmp_path / "result.json")
+    assert (result["learner"], result["precision"]) == ("compiled", "float32")
+    assert [change[1] for change in result["changes"]][1:] == ["learner", "total_steps"]
 
 
 @pytest.mark.usefixtures("signals")

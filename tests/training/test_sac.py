@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from typing import Any
@@ -216,6 +217,13 @@ def test_the_buffer_keeps_the_last_rows():
     for x in (replay, other):
         x.put(rows[:2])
     assert torch.equal(replay.rows, other.rows) and replay.rows.data_ptr() == where
+
+
+def test_a_checkpoint_has_the_frames_that_there_are_and_no_room_for_more():
+    replay, file = sac.Replay(100_000, 4, torch.device("cpu")), io.BytesIO()
+    replay.put(torch.randn(10, 4))
+    torch.save(replay.state_dict(), file)
+    assert file.tell() < 5000
 
 
 @torch.no_grad()

@@ -107,6 +107,16 @@ def test_a_score_ends_though_episodes_do_not(entry_point, monkeypatch, capsys):
     assert "have no time limit: for scores they are cut after 20 steps" in capsys.readouterr().err
 
 
+def test_scores_do_not_depend_on_torchs_default_device():
+    policy = pretrained("TorchHopper-v0")
+    with without_the_warning_of_settotalmass():
+        expected = scores.scores(policy, "TorchHopper-v0", 2, "cpu", 3, {"reset_noise_scale": 0.3})
+        with torch.device("meta"):
+            found = scores.scores(policy, "TorchHopper-v0", 2, "cpu", 3, {"reset_noise_scale": 0.3})
+    assert found.keys() == expected.keys() == {"TorchHopper-v0", "Hopper-v5"}
+    assert all(found[name].returns.equal(x.returns) for name, x in expected.items())
+
+
 def test_an_error_of_a_policy_ends_all_threads_and_processes():
     def act(obs):
         raise ZeroDivisionError

@@ -99,6 +99,22 @@ def test_torchscript_acts_as_the_policy(suffix, grouped, normed, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("default", [torch.float64, "meta"])
+def test_onnx_takes_float32_whatever_torchs_defaults_are(default, grouped, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    torch.set_default_dtype(default if isinstance(default, torch.dtype) else torch.float32)
+    try:
+        with torch.device(default if isinstance(default, str) else "cpu"):
+            grouped.export(tmp_path / "x.onnx")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    session = runtime.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    obs = rows(3, grouped.sizes[0])
+    (found,) = session.run(["actions"], {"obs": obs.numpy()})
+    np.testing.assert_allclose(found, grouped(obs).numpy(), rtol=1e-6, atol=1e-6)
+
+
 def test_torch_scripts_and_traces_a_policy(grouped):
     obs = rows(9, 7)
     expected = grouped(obs)

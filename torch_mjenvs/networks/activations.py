@@ -39,7 +39,7 @@ def sigmoid(x: Scalar) -> Scalar:
 
 def elu(x: Scalar) -> Scalar:
     """Return x where it is positive, and exp(x) - 1 elsewhere."""
-    return select(x > 0.0, x, exp(minimum(x, 0.0)) - 1.0)
+    return select(x > 0.0, x, exp(minimum(0.0, x)) - 1.0)  # in this order NaN stays NaN
 
 
 def silu_slope(x: Scalar, y: Scalar) -> Scalar:

@@ -43,7 +43,7 @@ class Agent(Protocol):
         """Return counts of what went wrong in the last iteration; `measures` has already waited for the device."""
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt except the task's id."""
+        """Return the entries of policy.pt except the task's id, as copies: learning may go on before they are used."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the full state of the learner, from which it can be resumed, as `torch.save` takes it."""

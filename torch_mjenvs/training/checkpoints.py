@@ -63,10 +63,18 @@ class Kept:
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         if self.share.first:
             save(state, self.out / "checkpoint.pt")
-            self._drop_result()
-            save(policy_entries(agent, self.run), self.out / "policy.pt")
+            self._save_policy()
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
+
+    def mend(self) -> None:
+        """Write the policy of a state that was resumed, where the process was ended before it had done so."""
+        if self.share.first and not _holds(self.out / "policy.pt", self.agent.networks()):
+            self._save_policy()
+
+    def _save_policy(self) -> None:
+        self._drop_result()
+        save(policy_entries(self.agent, self.run), self.out / "policy.pt")
 
     def _drop_result(self) -> None:
         """Remove the scores of a run that goes on: they are of networks that are no longer there."""
@@ -93,6 +101,15 @@ class Kept:
             self.history["evaluations"].append([round(found.seconds, 2), found.frames, found.mean])
             told["evaluation"] = found.mean
         return told
+
+
+def _holds(file: Path, entries: Mapping[str, Any]) -> bool:
+    """Return whether a policy's file has these tensors, to the bit."""
+    try:
+        found = load(file, [*entries])
+    except SystemExit:
+        return False
+    return all(torch.equal(found[name], x.cpu()) for name, x in entries.items() if isinstance(x, Tensor))
 
 
 def policy_entries(agent: Agent, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class Faults:
     bad_states: int = 0  # steps after which a world's state or action was not finite, or beyond 1e10: its episode ended
     bad_updates: int = 0  # updates whose losses or gradient were not finite
     bad_weights: int = 0  # numbers of the networks that are not finite
-    bad_rewards: int = 0  # steps whose reward was not finite, or beyond MOST_REWARD
+    bad_rewards: int = 0  # steps whose reward was not finite, or beyond MOST_REWARD; 1 if only a sum of them was
+    bad_observations: int = 0  # numbers of the observations that were not finite, or so large that their variance is
 
     def __add__(self, other: Faults) -> Faults:
         mine, theirs = vars(self), vars(other)
@@ -33,6 +34,9 @@ class Faults:
         if self.bad_rewards:
             many = f"{self.bad_rewards:,} of {frames:,} steps"
             return f"in {many}, the task's reward was not finite or beyond {MOST_REWARD:g}"
+        if self.bad_observations:
+            many = f"{self.bad_observations:,} of the numbers that the task lets worlds observe"
+            return f"{many} were at times not finite, or too large for the mean and variance that they are scaled by"
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:

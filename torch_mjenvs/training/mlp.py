@@ -38,6 +38,7 @@ from ..networks.tiles import FRAMES, Scratch, zeros
 __all__ = ["MLP"]
 
 NAMES = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.ELU: "elu", nn.SiLU: "silu"}
+FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}  # of kernels, whatever torch's defaults are
 PART = 2  # tiles whose gradients one thread adds up; their sums are added after that
 
 
@@ -165,6 +166,7 @@ class _Passes:
     With `rounded`, factors of products are bfloat16.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, shape: _Shape, rounded: bool):
         widths, last = shape.widths, len(shape.widths) - 2
         layers, at = [], 0
@@ -183,7 +185,7 @@ class _Passes:
                 self.places.append(((block.rows, block.columns), (block.row, 1), block.own))
             else:
                 self.places.append(((block.columns,), (1,), block.own))
-        self.theta = torch.zeros(self.size)
+        self.theta = torch.zeros(self.size, **FLOATS)
         self.own = [self.theta.as_strided(*place) for place in self.places]
         self.inputs, self.outputs, self.rounded = widths[0], widths[-1], rounded
         self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
@@ -191,7 +193,7 @@ class _Passes:
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
         self.launches: list[PlanLaunch] = []  # with the memory of this many threads, for one call at a time
-        self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
+        self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0, **FLOATS), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
         """Plan the forward pass, one tile a turn, and the backward pass, PART tiles a turn."""
@@ -240,14 +242,14 @@ class _Passes:
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Return outputs (N, O) for inputs (N, I)."""
         tiles = -(-len(x) // FRAMES)
-        out = torch.empty(tiles * FRAMES, self.width)
+        out = torch.empty(tiles * FRAMES, self.width, **FLOATS)
         self._launch(0, tiles, FRAMES, parameters, {"out": out}, x=x)
         return out[: len(x), : self.outputs].contiguous()
 
     def backward(self, x: Tensor, gradient: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of the parameters, from inputs (N, I) and the gradient of the outputs (N, O)."""
         parts = -(-len(x) // (PART * FRAMES))
-        sums = torch.empty(parts, self.size)
+        sums = torch.empty(parts, self.size, **FLOATS)
         self._launch(1, parts, PART * FRAMES, parameters, {"sums": sums}, x=x, gradient=gradient)
         total, found = sums.sum(0), [torch.empty_like(p) for p in parameters]
         torch._foreach_copy_(found, [total.as_strided(*place) for place in self.places])
@@ -273,14 +275,17 @@ class _Passes:
             for name in (*given, *results):
                 launch.take(name, self.nothing)
 
+    @torch.inference_mode(False)
     def _reserve(self, threads: int, rows: int) -> None:
         """Allocate memory for this many threads, and row numbers for this many rows."""
-        pairs, self.threads, self.rows = torch.int32, threads, rows
+        self.threads, self.rows = threads, rows
+        pairs: dict[str, Any] = {"dtype": torch.int32, "device": "cpu"}
         tensors = {
-            "own": torch.zeros(threads * self.scratch.size), "biases": torch.zeros(self.biases.size),
-            "own pairs": torch.zeros(threads * self.pairs.size, dtype=pairs),
-            "weight pairs": torch.zeros(self.weight_pairs.size, dtype=pairs),
-            "order": torch.arange(rows), "theta": self.theta,
+            "own": torch.zeros(threads * self.scratch.size, **FLOATS),
+            "biases": torch.zeros(self.biases.size, **FLOATS),
+            "own pairs": torch.zeros(threads * self.pairs.size, **pairs),
+            "weight pairs": torch.zeros(self.weight_pairs.size, **pairs),
+            "order": torch.arange(rows, device="cpu"), "theta": self.theta,
             **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # each call has its own
         }  # fmt: skip
         self.launches = [PlanLaunch(kernel, tensors) for kernel in self.kernels]

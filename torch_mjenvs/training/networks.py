@@ -303,6 +303,15 @@ class RunningMoments:
         """Return x with mean 0 and variance 1 by these moments, clipped to [-10, 10]."""
         return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp_(-10, 10)
 
+    @property
+    def wrong(self) -> Tensor:
+        """How many columns have no finite mean and variance: their rows had NaN, infinity, or more than some 1e18."""
+        return (~(self.mean.isfinite() & self.var.isfinite())).sum()
+
+    def entries(self) -> dict[str, Tensor]:
+        """Return those entries of a policy's file that normalise observations, as copies."""
+        return {"obs_mean": self.mean.clone(), "obs_var": self.var.clone()}
+
     def state_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "var": self.var, "count": self.count}
 

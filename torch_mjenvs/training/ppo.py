@@ -468,11 +468,12 @@ class PPO:
         """Count what went wrong in the last iteration. The size of the noise and its inverse must be finite, too."""
         log_std = self.net.log_std
         finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
-        counts = torch.stack([self.bad_states, self.bad_updates, (~finite).sum(), self.bad_rewards])
-        return Faults(*counts.tolist())
+        bad_rewards = torch.maximum(self.bad_rewards, self.return_moments.wrong)  # sums may be too large, too
+        counts = [self.bad_states, self.bad_updates, (~finite).sum(), bad_rewards, self.obs_moments.wrong]
+        return Faults(*torch.stack(counts).tolist())
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`.
+        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`, as copies.
 
         The names of the value network's entries begin with "value_".
         """
@@ -480,8 +481,7 @@ class PPO:
         networks = zip(("", "value_"), (self.net.policy, self.net.value), self.net.norms, strict=True)
         for name, network, norms in networks:
             layers |= network_entries(network, norms, name)
-        moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.entries()}
+        return {**layers, "log_std": self.net.log_std.clone(), **self.obs_moments.entries(), **self.seen.entries()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""
@@ -555,13 +555,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) -> dict[str, str]:
-    """Return the "learner" and the "precision" of a run. Raises SystemExit for a learner that is not possible."""
+    """Return the "learner" and the "precision" of a run; a resumed one keeps them where no flag says otherwise, and
+    they are possible here. Raises SystemExit for a learner that is given and not possible.
+    """
     device = torch.device(args.device)
     reason, on_cpu = why_not(device), device.type == "cpu"
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
+    before = getattr(args, "before", {})
+    learner, precision = (getattr(args, name) or before.get(name) for name in ("learner", "precision"))
     usual = on_cpu or max([*settings["actor"], *settings["critic"]], default=0) <= WIDEST
-    compiled = not reason and (args.learner == "compiled" or (usual and args.learner is None))
+    compiled = not reason and (learner == "compiled" or (usual and learner is None))
     if compiled:
         why = why_no_bfloat16() if on_cpu else "it is for the CPU"
         fastest = "float32" if why else "bfloat16"
@@ -572,7 +576,7 @@ def ways(args: argparse.Namespace, settings: Mapping[str, Any], share: Share) ->
         print(f"--precision bfloat16 is {fastest} here: {why}", file=sys.stderr)
     return {
         "learner": "compiled" if compiled else "torch",
-        "precision": "float32" if args.precision == "float32" else fastest,
+        "precision": "float32" if precision == "float32" else fastest,
     }
 
 

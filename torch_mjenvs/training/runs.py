@@ -92,7 +92,8 @@ def parsed(
     """Parse a command line with flags for the fields of the task that it names.
 
     Returns the arguments, the full id of the task, and the given fields by name. A resumed run keeps its task, fields,
-    seed and settings, as far as the command line does not give others. before: that run, from `to_go_on_with`.
+    seed and settings, as far as the command line does not give others; `args.before` is then that run, {} for others.
+    before: that run, from `to_go_on_with`.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     if before:
@@ -107,7 +108,9 @@ def parsed(
     kept = _resumed_fields(before, env_id, task) if before else {}
     args, fields = parse(out, argv, task, kept)
     if args.resume and not before and (file := to_resume(args.out, name_of(env_id, args))).exists():
-        kept = _resumed_fields(load(file, ("run",))["run"], env_id, task)
+        before = load(file, ("run",))["run"]
+        kept = _resumed_fields(before, env_id, task)
+    args.before = dict(before) if isinstance(before, Mapping) else {}
     return args, env_id, kept | fields
 
 
@@ -195,7 +198,9 @@ def train(
     evaluating = Evaluation(run, args, share.first and args.evaluations > 0 and begun < total)
     start = time.perf_counter() - before
     kept = Kept(agent, run, out, history, share)
-    if not args.resume:
+    if args.resume:
+        kept.mend()
+    else:
         kept.save(0.0)
     missing = history.pop("evaluating", [])  # of the very state that was resumed
     off = not share.first
@@ -232,7 +237,7 @@ def train(
             values |= kept.add(evaluation.ended(waits_before))
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
-                raise SystemExit(_diverged(why, bool(found.bad_rewards), agent, kept))
+                raise SystemExit(_diverged(why, found, agent, kept))
             told = share.told((interrupts.status, saves))
             status = max(status for status, _ in told)
             if told[0][1]:
@@ -253,10 +258,11 @@ def _postfix(mean: float | None, faults: Faults) -> str:
     return ", ".join(filter(None, ("" if mean is None else f"return {figures(mean)[0]}", str(faults))))
 
 
-def _diverged(why: str, by_reward: bool, agent: Agent, kept: Kept) -> str:
+def _diverged(why: str, found: Faults, agent: Agent, kept: Kept) -> str:
     where = f"after {agent.frames_seen:,} frames: {why}"
-    if by_reward:
-        return f"the run ended {where}. Mend the task's reward; a lower --learning-rate does not help"
+    if found.bad_rewards or found.bad_observations:
+        what = "reward" if found.bad_rewards else "observations"
+        return f"the run ended {where}. Mend the task's {what}; a lower --learning-rate does not help"
     return (
         f"the run diverged {where}. Try a --learning-rate below {agent.settings.learning_rate:g}; "
         f"with {_again(kept.run, kept.out)}, it goes on from {kept.frames:,} frames"

@@ -135,7 +135,10 @@ class Replay:
         return self.rows[torch.randint(self.filled, (count,), device=self.rows.device)]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows[: self.filled] if self.filled else None, "next": self.next}
+        rows = self.rows[: self.filled] if self.filled else None
+        if rows is not None and len(rows) < len(self.rows):
+            rows = rows.clone()  # else torch would save all the memory that they are in
+        return {"rows": rows, "next": self.next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         rows = state["rows"]
@@ -303,14 +306,15 @@ class SAC:
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration."""
         bad = torch.stack([(~x.isfinite()).sum() for x in (*self.parameters, self.log_alpha.exp())]).sum()
-        return Faults(*torch.stack([self.bad_states, self.bad_updates, bad, self.bad_rewards]).tolist())
+        counts = [self.bad_states, self.bad_updates, bad, self.bad_rewards, self.obs_moments.wrong]
+        return Faults(*torch.stack(counts).tolist())
 
     def networks(self) -> dict[str, Any]:
-        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`."""
+        """Return the entries of policy.pt except the task's id, in the format of `torch_mjenvs.policy`, as copies."""
         found: dict[str, Any] = {"activation": self.settings.activation}
         found |= network_entries(self._acting(), zip(self.actor.gains, self.actor.shifts, strict=True))
-        moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**found, **moments, "action_low": self.low, "action_high": self.high, **self.seen.entries()}
+        found |= self.obs_moments.entries() | {"action_low": self.low, "action_high": self.high}
+        return found | self.seen.entries()
 
     def _acting(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield weights and biases of each layer that leads to a mean action, for all observations."""

@@ -143,7 +143,8 @@ def first_episodes(
     beside: another thread draws random numbers meanwhile, so torch's generator is left alone: a rollout puts it back.
     """
     returns = torch.zeros(env.num_envs, dtype=torch.float64, device="cpu")
-    alive, bad = (torch.full((env.num_envs,), x, device="cpu") for x in (True, False))
+    alive = torch.ones(env.num_envs, dtype=torch.bool, device="cpu")
+    bad = torch.zeros_like(alive)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
     logged = inside.engine.layout.logged if isinstance(inside, TorchVectorEnv) else ()
     named = {name: torch.zeros_like(returns) for name in logged}
@@ -189,7 +190,7 @@ def _stepped(act: Act, env: VectorEnv | ParallelWorlds, seed: int, device: str) 
             told = {BAD_STATE: info[BAD_STATE]} if BAD_STATE in info else {}
             if isinstance(inside, TorchVectorEnv):
                 told |= of_last_step(inside.engine)
-            reward, terminated, truncated = (torch.as_tensor(x, device="cpu").clone() for x in rest)
+            reward, terminated, truncated = (torch.asarray(x, device="cpu", copy=True) for x in rest)
             alive &= ~(terminated | truncated)
             made.append((reward, terminated, truncated))
             tellings.append({name: x.to("cpu", copy=True) for name, x in told.items()})
