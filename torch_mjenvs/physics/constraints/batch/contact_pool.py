@@ -124,8 +124,8 @@ class ContactPool(Constraint):
     the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
     `Constraint.needs_refinement`.
 
-    real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still: for each
-    of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
+    real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still_bodies: for
+    each of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
     """
 
     m: Model
@@ -133,7 +133,7 @@ class ContactPool(Constraint):
     bodies: list[tuple[int, int]]
     kth: list[int]
     real: list[Pair]
-    still: list[int]
+    still_bodies: list[int]
     condim: int
     slots: Packed
     couples: Couples
@@ -213,15 +213,15 @@ class ContactPool(Constraint):
             self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
             self.couples.alike, wrench,
         )  # fmt: skip
-        if any(self.still):
+        if any(self.still_bodies):
             self._pull_still(force, wrench)
 
     def _pull_still(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
         """Add to `wrench` the wrenches on bodies that stand still, of contacts whose pairs worlds choose."""
-        touched = sorted({body for body in self.still if body})
+        touched = sorted({body for body in self.still_bodies if body})
         sums = Array([list(wrench[body]) for body in touched])
-        rows = [touched.index(body) if body else -1 for body in self.still]
-        firsts = [float(bodies_of(self.m, p)[0] == body) for p, body in zip(self.real, self.still, strict=True)]
+        rows = [touched.index(body) if body else -1 for body in self.still_bodies]
+        firsts = [float(bodies_of(self.m, p)[0] == body) for p, body in zip(self.real, self.still_bodies, strict=True)]
 
         def add(i: Any) -> None:
             row, second, first = self._of_real(rows, i), *(in_world(lines, force(i)) for lines in self._lines(i))
@@ -403,7 +403,7 @@ def _contact_pool(
     kth, real, still = [k for _, k in contacts], list[Pair](), list[int]()
     if _chosen(finders):
         real = [p for f in finders for p in f.batch.real]
-        still = [body for f in finders for body in f.still]
+        still = [body for f in finders for body in f.batch.still_bodies(m)]
     pool = ContactPool(m, pairs, bodies, kth, real, still, condim, slots, couples, layout, found, jacobian, y0, [])
     repeats = {id(p): x for f in finders for p, x in zip(f.batch.real, f.numbers.repeats or [], strict=False)}
     needed = [float(repeats.get(id(p), False)) for p in real or pairs]

@@ -80,6 +80,10 @@ class PairBatch:
         """The pairs that parameters are of: those of a world's own lists are others than `pairs` (`NearBatch`)."""
         return self.pairs
 
+    def still_bodies(self, m: Model) -> list[int]:
+        """Return for each of `real` the body that stands still if worlds choose the pair, else 0."""
+        return [0] * len(self.real)
+
     @property
     def numbers(self) -> list[int]:
         """The number of each contact among its pair's."""
