@@ -124,8 +124,8 @@ class ContactPool(Constraint):
     the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
     `Constraint.needs_refinement`.
 
-    real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still_bodies: for
-    each of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
+    real: all pairs, if each world chooses those of some places (`near_pairs`); else none. still_bodies: for each of
+    these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
     """
 
     m: Model
@@ -375,12 +375,12 @@ def entries_of(
     ]
 
 
-def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
+def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[list[Pair]]]) -> list[ContactPool]:
     """Make the contacts of pools. A pool is a list of batches of pairs, all of one condim."""
     if not pools:
         return []
     layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])
-    tables = each_tables(m, [list(x) for batches in pools for x in batches], lambda pairs: tables_of(m, d, pairs))
+    tables = each_tables(m, [pairs for batches in pools for pairs in batches], lambda pairs: tables_of(m, d, pairs))
     return [_contact_pool(m, d, batches, layout, [next(tables) for _ in batches]) for batches in pools]
 
 

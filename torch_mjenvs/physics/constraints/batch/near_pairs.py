@@ -27,7 +27,7 @@ from ...collision.shapes import bound_of
 from ...model.data import Data
 from ...model.model import Model, Pair, bodies_of
 from .cells import Cells, deepest
-from .near_groups import ends, stands_still
+from .near_groups import NearPairs, ends, stands_still
 from .pair_batch import PairBatch
 
 
@@ -61,8 +61,8 @@ class NearBatch(PairBatch):
         return [bodies_of(m, p)[self.side] for p in self.all_pairs]
 
     @classmethod
-    def around(cls, m: Model, d: Data, pairs: Sequence[Pair]) -> NearBatch:
-        """Make the batch of pairs that `near_groups` put together."""
+    def around(cls, m: Model, d: Data, pairs: NearPairs) -> NearBatch:
+        """Make the batch of these pairs."""
         side = 0 if stands_still(m, pairs[0].geom1) else 1
         ordered = sorted(pairs, key=lambda p: ends(p, side))
         movers, still = (sorted({ends(p, side)[k] for p in pairs}) for k in (0, 1))

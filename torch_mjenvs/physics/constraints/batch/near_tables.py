@@ -10,7 +10,7 @@ from ....compiler.arrays import Table
 from ....compiler.scalar import Mask
 from ...model.data import Data
 from ...model.model import Model, Pair
-from .near_groups import near_groups
+from .near_groups import NearPairs
 from .near_pairs import NearBatch
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
@@ -45,6 +45,6 @@ class NearTables(PairTables):
 
 def tables_of(m: Model, d: Data, pairs: list[Pair]) -> PairTables:
     """Make the tables of a batch of a pool."""
-    if near_groups(m, pairs)[0]:
+    if isinstance(pairs, NearPairs):
         return NearTables(m, d, NearBatch.around(m, d, pairs))
     return PairTables(m, d, PairBatch.of(m, pairs))

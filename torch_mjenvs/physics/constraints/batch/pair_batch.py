@@ -130,7 +130,9 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
     If the precision has no slots, there are only batches, with more code.
     """
     pools = _pools(m, precision) if precision.slots and len(m.pairs) >= min(MANY, _very_many(m)) else []
-    return ([], pools) if pools else (batch_pairs(m, precision), [])
+    if not pools:
+        return batch_pairs(m, precision), []
+    return [], [[x for batch in pool for x in near_groups(m, batch)] for pool in pools]
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
@@ -207,8 +209,7 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     few = count < _very_many(m) and not various
     if few or sweeps:
         return []
-    parts = [[near_groups(m, pairs) for pairs in batches.values()] for _, batches in sorted(found.items())]
-    return [[x for near, rest in some for x in (*near, rest) if x] for some in parts]
+    return [[*batches.values()] for _, batches in sorted(found.items())]
 
 
 def _very_many(m: Model) -> int:
