@@ -10,6 +10,6 @@ From the pairs to the constraints:
     cells                                  which of these are near, by place on the ground
     contact_groups                         constraint: contacts by rows of the Jacobian
     world_batches                          constraint: contacts with the world, as stiffnesses of bodies
-    contact_pool                           constraint: contacts of very many pairs, in slots
+    contact_pool, pool_blocks              constraint: contacts of very many pairs, in slots
     in_loop                                what all three do besides: wrenches, visits of sensors, masks
 """
