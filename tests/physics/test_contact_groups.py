@@ -19,8 +19,8 @@ from torch_mjenvs.physics.collision.colliders import NEVER
 from torch_mjenvs.physics.collision.primitive import ball_colliders
 from torch_mjenvs.physics.collision.shapes import COLLIDERS, Collider
 from torch_mjenvs.physics.constraints.batch import contact_groups, pair_batch
-from torch_mjenvs.physics.constraints.batch.contact_pool import layout_of
 from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs, divided
+from torch_mjenvs.physics.constraints.batch.pool_blocks import layout_of
 from torch_mjenvs.physics.constraints.softening import contact_bound
 from torch_mjenvs.physics.dynamics.inertia import dof_columns
 from torch_mjenvs.physics.model.enums import GeomType

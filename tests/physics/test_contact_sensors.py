@@ -1,6 +1,8 @@
 """Contact sensors against MuJoCo C: all matchings, reductions and data, whatever the contacts are computed by.
 
-pytest -m slow tests/physics/test_contact_sensors.py        # 300 random models, and Playground's robots
+The slow tests are many more of them:
+
+    pytest -m slow tests/physics/test_contact_sensors.py        # 300 random models, and Playground's robots
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from kernels import record_list, run
 from ptx import Machine
 
 from torch_mjenvs import Simulation
@@ -17,10 +18,12 @@ from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.control import unrolling
 from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.columns import vary
 from torch_mjenvs.physics.constraints.batch import cells, pair_batch
-from torch_mjenvs.physics.constraints.batch.near_groups import near_groups
+from torch_mjenvs.physics.constraints.batch.near_groups import NearPairs, near_groups
 from torch_mjenvs.physics.constraints.batch.pair_batch import divided
 from torch_mjenvs.physics.kernel_request import KernelRequest
+from torch_mjenvs.physics.model.enums import GeomType
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation_kernels import program
@@ -76,8 +79,8 @@ def walked(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]
 
 
 def in_lists(model: mujoco.MjModel) -> int:
-    m = load(model)
-    return sum(len(pairs) for pools in divided(m, DOUBLE)[1] for pairs in pools if near_groups(m, pairs)[0])
+    pools = divided(load(model), DOUBLE)[1]
+    return sum(len(pairs) for batches in pools for pairs in batches if isinstance(pairs, NearPairs))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,22 @@ def test_plain_numbers_find_what_kernels_find():
         np.testing.assert_allclose(list(d.qacc), want.qacc, rtol=0, atol=1e-9 * np.abs(want.qacc).max())
 
 
+def test_a_box_whose_place_varies_is_no_ground():
+    """All others are: which stand still is asked of a world's own model."""
+    m = load(model := robot("", ground(150, 1.2, 'type="sphere" size=".09"')))
+    (qpos, qvel), *_ = walked(model, 1)
+    moved = max(g for g in range(m.ngeom) if m.geom_type[g] == GeomType.BOX and not m.geom_bodyid[g])
+    model.geom_pos[moved] = place = [*qpos[:2], 0.1]  # under the robot
+
+    def accelerate(x: list) -> list:
+        places = [x if g == moved else [*row] for g, row in enumerate(m.geom_pos)]
+        return list(derive(vary(m, {"geom_pos": places}), qpos.tolist(), qvel.tolist(), None, []).qacc)
+
+    found = run(record_list(accelerate, 3, m.nv, "float64"), {"x": np.array([place]).T})["y"][:, 0]
+    want = oracle.forward(model, qpos, qvel, np.zeros(0)).qacc
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-9 * np.abs(want).max())
+
+
 def test_places_are_as_many_as_boxes_are_near_at_once():
     """And each cell lists what is near any point in it."""
     rng = np.random.default_rng(0)
@@ -161,10 +180,10 @@ def test_a_few_boxes_and_those_that_move_are_no_ground():
     few, many = ground(20, 1.0, 'size=".1"'), ground(60, 1.0, 'size=".1"')
     for around, listed in ((few, 0), (many, 60), (many.replace("<body ", '<body mocap="true" '), 40)):
         m = load(robot("", around))
-        found, rest = near_groups(m, m.pairs)
-        both = [(p.geom1, p.geom2) for pairs in found for p in pairs]
+        found = near_groups(m, list(m.pairs))
+        both = [(p.geom1, p.geom2) for pairs in found if isinstance(pairs, NearPairs) for p in pairs]
         assert len({g for two in both for g in two if not m.body_weldid[m.geom_bodyid[g]]}) == listed
-        assert len(both) + len(rest) == len(m.pairs)
+        assert sum(map(len, found)) == len(m.pairs)
 
 
 def test_equal_models_have_pairs_of_their_own(monkeypatch):

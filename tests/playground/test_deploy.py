@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from documented import examples
 
 from torch_mjenvs import Policy, TorchVectorEnv, pretrained
 from torch_mjenvs.envs.parts import Parts
@@ -19,12 +20,11 @@ for name in ("mujoco_playground", "onnxruntime", "onnxscript"):
     pytest.importorskip(name)
 
 pytestmark = pytest.mark.usefixtures("no_default_device")
-PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
-EXPORT, RUN = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+EXPORT, RUN = examples("docs/deploy.md")
 
 
 def test_the_example_of_the_robots_page_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.with_name("playground.md").read_text(), re.S)
+    (code,) = examples("docs/playground.md")
     exec(code, {})
 
 

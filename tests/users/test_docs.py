@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from documented import examples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,7 +22,7 @@ BLOCKS = [
     for page in PAGES
     # test_adapters_training.py and tests/playground run the others, where the libraries are installed
     if page.name not in ("libraries.md", "playground.md", "deploy.md")
-    for k, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
+    for k, code in enumerate(examples(str(page)))
 ]
 
 

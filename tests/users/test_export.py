@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from documented import examples
 from gymnasium.spaces import Box
 
 from torch_mjenvs import Policy, pretrained
@@ -22,7 +21,7 @@ from torch_mjenvs.files import write_whole
 from torch_mjenvs.policy import _variance_of
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
-DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+
 SHAPES = {"policy": {"angle": [], "speeds": [2, 2]}, "privileged": {"truth": [3]}, "command": [2]}
 
 
@@ -159,7 +158,7 @@ def test_the_slices_are_those_of_the_observation_by_name(grouped, tmp_path):
 
 def test_the_loader_of_the_documentation_acts_as_the_policy(grouped, normed, tmp_path):
     assert not torch.allclose(normed(rows(9, 7)), grouped(rows(9, 7)), atol=1e-2)
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
+    (code,) = examples("docs/export.md")
     assert len(code.partition("def load")[2].strip().splitlines()) <= 12
     space: dict = {}
     exec(code, space)
@@ -175,7 +174,7 @@ def test_other_activations_are_exported_with_their_name(grouped, tmp_path, name)
     file = torch.load(tmp_path / "policy.pt", weights_only=True) | {"activation": name}
     torch.save(file, tmp_path / "policy.pt")
     policy, space = Policy.load(tmp_path), {}
-    exec(re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[1], space)
+    exec(examples("docs/export.md")[0], space)
     obs = rows(9, policy.sizes[0])
     policy.export(tmp_path / "x.npz")
     policy.export(tmp_path / "x.ts")

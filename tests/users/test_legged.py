@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,22 +12,19 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from documented import task_of
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.mirror import Mirror
 
 pytestmark = [pytest.mark.usefixtures("no_default_device", "quiet"), pytest.mark.cpu]
 DOCS = Path(__file__).parents[2] / "docs"
-(CODE,) = re.findall(r"```python\n(.*?)```", (DOCS / "legged.md").read_text(), re.S)
 SYMMETRY = re.search(r"### Symmetric policies.*?```py\n(.*?)```", (DOCS / "libraries.md").read_text(), re.S)
 
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    module = ModuleType("legged")
-    sys.modules["legged"] = module  # dataclasses look their module up
-    exec(compile(CODE.split("env = TorchVectorEnv")[0], "legged", "exec"), vars(module))
-    return module
+    return task_of("docs/legged.md")
 
 
 def exactly(page: ModuleType, **fields: Any) -> TorchVectorEnv:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,21 +12,18 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from documented import task_of
 
 from torch_mjenvs import TorchRLEnv, TorchVectorEnv
 
 pytestmark = [pytest.mark.usefixtures("no_default_device", "quiet"), pytest.mark.cpu]
 DOCS = Path(__file__).parents[2] / "docs"
-(CODE,) = re.findall(r"```python\n(.*?)```", (DOCS / "manipulation.md").read_text(), re.S)
 HINDSIGHT = re.search(r"## Hindsight.*?```py\n(.*?)```", (DOCS / "torchrl.md").read_text(), re.S)
 
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    module = ModuleType("manipulation")
-    sys.modules["manipulation"] = module  # dataclasses look their module up
-    exec(compile(CODE.split("env = TorchVectorEnv")[0], "manipulation", "exec"), vars(module))
-    return module
+    return task_of("docs/manipulation.md")
 
 
 def test_it_is_a_loop_around_mujoco(page: ModuleType) -> None:

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from documented import examples
 
 import torch_mjenvs
 
@@ -219,7 +220,7 @@ def test_in_an_empty_environment_the_readmes_first_lines_run_and_nothing_else_is
     pip = [str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     done = subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)], **options)
     assert done.returncode == 0, done.stderr
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    code = examples("README.md")[0]
     assert "gymnasium.make_vec" in code and len(code.splitlines()) <= 12
     work = tmp_path / "work"
     work.mkdir()

@@ -1,15 +1,19 @@
 """Constraints: a class for each kind, with the three verbs of `rows.Constraint`. MuJoCo's engine_core_constraint.c.
 
-rows                                   what every constraint is; MuJoCo's reference and impedance
-laws, scalar_row                       what a row costs; a row by itself
-limits, friction, equality             constraints of such rows; `couplings` and `welds` make the equalities
-softening                              which rows are softened, to what, and why
-invweight                              the inverse inertia that a geom's surface meets
-contact_row, surface                   what a contact's rows are made of; how surfaces that move change them
-cones/                                 what a contact costs
-limbs                                  stand-ins for rows that couple limbs, where none acts in a vector of worlds
-contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
-batch/                                 contacts of many pairs of one kind, in loops
+Module by module:
+
+    rows                                   what every constraint is; MuJoCo's reference and impedance
+    laws, scalar_row                       what a row costs; a row by itself
+    limits, friction, equality             constraints of such rows; `couplings` and `welds` make the equalities
+    softening                              which rows are softened, to what, and why
+    invweight                              the inverse inertia that a geom's surface meets
+    contact_row, surface                   what a contact's rows are made of; how surfaces that move change them
+    adhesion, contact_moment               contacts that pull; actuators that pull at contacts
+    cones/                                 what a contact costs
+    limbs                                  stand-ins for rows that couple limbs, where none acts in a vector of worlds
+    contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
+    batch/                                 contacts of many pairs of one kind, in loops
+    listed, idle                           contacts as mjData.contact lists them; those there without a force
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...compiler.program import Program
 from ...compiler.tiles import SIDE, pays
 from ..collision.shapes import most_contacts
-from ..constraints.batch.near_groups import near_groups
+from ..constraints.batch.near_groups import NearPairs
 from ..constraints.batch.pair_batch import divided
 from ..constraints.body_contacts import dofs_apart
 from ..constraints.contacts import in_loop
@@ -89,7 +89,7 @@ def room(m: Model) -> int:
     """Estimate the bytes that a thread needs for contacts in slots: those of all pairs that are not in lists."""
     found = 0
     for batches in divided(m, PRECISIONS["float32"])[1]:
-        pairs = [p for batch in batches if not near_groups(m, batch)[0] for p in batch]
+        pairs = [p for batch in batches if not isinstance(batch, NearPairs) for p in batch]
         bodies = {bodies_of(m, p) for p in pairs}
         blocks = max((-(-dofs_apart(m, *two) // SIDE) for two in bodies), default=0)
         found += sum((SLOT + SIDE * p.condim * blocks) * most_contacts(m, p) for p in pairs)

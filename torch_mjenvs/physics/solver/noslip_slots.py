@@ -20,7 +20,8 @@ from ...compiler.own_lists import OwnList, merged
 from ...compiler.scalar import Mask, Scalar, absolute, number
 from ...compiler.tiles import SIDE, Blocks
 from ..algebra.spatial import add_scaled, dot, zeros
-from ..constraints.batch.contact_pool import ContactPool, entries_of, moving_of
+from ..constraints.batch.contact_pool import ContactPool
+from ..constraints.batch.pool_blocks import entries_of, moving_of
 from ..constraints.batch.records import Records
 from ..constraints.body_contacts import dofs_apart, lines_of
 from ..dynamics.inertia import factor, solve
@@ -255,7 +256,7 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
         starts, order = Table([len(signs) + row for row in of]), Table(orders[p])
 
         def row(i: Any, pool: Any = pool, p: int = p, starts: Table = starts, order: Table = order) -> list[Scalar]:
-            place = pool.number(i)
+            place = pool.rank(i)
             return [order[place], float(p), number(i), starts[place], pool.condim - 1.0]
 
         signs += by_block

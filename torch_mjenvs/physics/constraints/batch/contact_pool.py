@@ -16,7 +16,6 @@ Letters: i a slot   e one of a block's dofs   k one of a contact's axes
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +24,11 @@ from ....compiler.active_sets import Packed, change_each, fold_each, put_each
 from ....compiler.arrays import Array, Table
 from ....compiler.control import repeat
 from ....compiler.scalar import Mask, Scalar, logical_and, select
-from ....compiler.tiles import SIDE, Blocks, Pattern, Places, SumsLayout, in_tiles
+from ....compiler.tiles import SIDE, Blocks, Places, SumsLayout
 from ...algebra.spatial import Vec, choose, dot, sum_of
-from ...dynamics.inertia import dof_columns
 from ...model.data import Data
 from ...model.model import Model, Pair, bodies_of
-from ..body_contacts import lines_of, sides_of
+from ..body_contacts import lines_of
 from ..cones.pyramid import Cone
 from ..contact_force import in_world
 from ..contacts import cone_of
@@ -40,79 +38,8 @@ from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .near_tables import NearTables, tables_of
 from .pair_tables import PairTables, each_tables
+from .pool_blocks import Couples, entries_of, layout_of, moving_of
 from .records import Records
-
-
-@dataclass(frozen=True)
-class Couples:
-    """The couples of bodies that contacts have, each with its blocks of dofs in order, in tables for loops.
-
-    of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many it has. signs: for
-    each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
-    alike: in every couple, both bodies' motion axes are seen from one origin, or the first body is the world.
-    """
-
-    of: Table
-    start: Table
-    count: Table
-    blocks: Table
-    signs: Sequence[Table]
-    most: int
-    alike: bool
-
-    @staticmethod
-    def make(m: Model, bodies: Sequence[tuple[int, int]], blocks: Blocks) -> Couples:
-        """Make the couples of contacts of these bodies."""
-        known: dict[tuple[int, int], int] = {}
-        of = [known.setdefault(couple, len(known)) for couple in bodies]
-        lists, signs = list[list[int]](), list[list[float]]()
-        for couple in known:
-            moved = {v: side.sign for side in sides_of(m, *couple) for v in side.dofs}
-            mine = sorted({blocks.of_row[v][0] for v in moved})
-            sign = {place: moved.get(v, 0.0) for v, place in enumerate(blocks.of_row)}
-            signs += [[sign.get((I, e), 0.0) for e in range(SIDE)] for I in mine]
-            lists.append(mine)
-        starts = list(itertools.accumulate(map(len, lists), initial=0))[:-1]
-        flat = [I for mine in lists for I in mine]
-        alike = all(not one or m.body_originid[one] == m.body_originid[two] for one, two in known)
-        of_signs = [Table([row[e] for row in signs]) for e in range(SIDE)]
-        counts = [len(mine) for mine in lists]
-        return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
-
-    def dense_signs(self, blocks: Blocks) -> tuple[list[list[float]], list[float]]:
-        """Return rows of signs, one for each couple and each of all blocks, and each contact's first row."""
-        rows = list[list[float]]()
-        for couple in range(len(self.start.values)):
-            start = self.start[couple]
-            own = {self.blocks[k]: [x[k] for x in self.signs] for k in range(start, start + self.count[couple])}
-            rows += [own.get(I, [0.0] * SIDE) for I in range(blocks.count)]
-        return rows, [float(couple * blocks.count) for couple in self.of.values]
-
-
-def layout_of(m: Model, pairs: Sequence[Pair]) -> SumsLayout:
-    """Return the tiles of the Hessian in which contacts of these pairs have entries.
-
-    If M is in tiles, its blocks are used. Otherwise they are those whose factorization takes the fewest products: where
-    any limb may touch any other, or trees are small, a block with dofs of two of them costs nothing more.
-    """
-    columns: list[set[int]] = [set() for _ in range(m.nv)]
-    couples = {bodies_of(m, p) for p in pairs}
-    moved = [sorted(v for side in sides_of(m, *couple) for v in side.dofs) for couple in couples]
-    for mine in moved:
-        for k, v in enumerate(mine):
-            columns[v].update(mine[: k + 1])
-    inertial = dof_columns(m)
-    rows = [{*own, *more} for own, more in zip(inertial, columns, strict=True)]
-    fewest = min(
-        (Blocks.of(rows), Blocks.of([range(v + 1) for v in range(m.nv)])),
-        key=lambda blocks: Pattern.of(rows, blocks).products,
-    )
-    blocks = Blocks.of(inertial) if in_tiles(inertial) else fewest
-    tiles = set[tuple[int, int]]()
-    for mine in moved:
-        own = {blocks.of_row[v][0] for v in mine}
-        tiles |= {(I, J) for I in own for J in own if J <= I}
-    return SumsLayout(blocks, sorted(tiles), columns)
 
 
 @dataclass
@@ -124,8 +51,8 @@ class ContactPool(Constraint):
     the entries of each axis (condim x SIDE). y0: by slot (condim). layout: of all pools' tiles. refine: the masks of
     `Constraint.needs_refinement`.
 
-    real: if each world chooses the pairs of some places (`near_pairs`), all that there are, else none. still: for each
-    of these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
+    real: all pairs, if each world chooses those of some places (`near_pairs`); else none. still_bodies: for each of
+    these, the body that stands still if the pair is chosen, of which `bodies` says 0; else 0.
     """
 
     m: Model
@@ -133,7 +60,7 @@ class ContactPool(Constraint):
     bodies: list[tuple[int, int]]
     kth: list[int]
     real: list[Pair]
-    still: list[int]
+    still_bodies: list[int]
     condim: int
     slots: Packed
     couples: Couples
@@ -213,15 +140,15 @@ class ContactPool(Constraint):
             self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
             self.couples.alike, wrench,
         )  # fmt: skip
-        if any(self.still):
+        if any(self.still_bodies):
             self._pull_still(force, wrench)
 
     def _pull_still(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
         """Add to `wrench` the wrenches on bodies that stand still, of contacts whose pairs worlds choose."""
-        touched = sorted({body for body in self.still if body})
+        touched = sorted({body for body in self.still_bodies if body})
         sums = Array([list(wrench[body]) for body in touched])
-        rows = [touched.index(body) if body else -1 for body in self.still]
-        firsts = [float(bodies_of(self.m, p)[0] == body) for p, body in zip(self.real, self.still, strict=True)]
+        rows = [touched.index(body) if body else -1 for body in self.still_bodies]
+        firsts = [float(bodies_of(self.m, p)[0] == body) for p, body in zip(self.real, self.still_bodies, strict=True)]
 
         def add(i: Any) -> None:
             row, second, first = self._of_real(rows, i), *(in_world(lines, force(i)) for lines in self._lines(i))
@@ -275,7 +202,7 @@ class ContactPool(Constraint):
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
-    def number(self, i: Any) -> Any:
+    def rank(self, i: Any) -> Any:
         """Return the place of contact i in MuJoCo's order, among those of the pool."""
         return self.slots.place(i)
 
@@ -352,59 +279,36 @@ class ContactPool(Constraint):
         put_each(self.slots.which, row, self.y0, within=[self.jacobian])
 
 
-def moving_of(d: Data, blocks: Blocks) -> Array:
-    """Return the motion axes and speeds of all dofs, a row for each block: seven numbers a dof."""
-    cut = blocks.cut([[*x, v] for x, v in zip(d.odof, d.qvel, strict=True)], [0.0] * 7)
-    return Array([[y for dof in block for y in dof] for block in cut])
-
-
-def entries_of(
-    first: list[list[Scalar]], second: list[list[Scalar]], signs: Vec, dofs: Vec, alike: bool
-) -> list[list[Scalar]]:
-    """Return a contact's entries of the Jacobian in a block, by axis.
-
-    first, second: its lines of the first and the second body. signs: of the block's dofs. dofs: its row of `moving_of`.
-    alike: see `Couples`.
-    """
-    return [
-        [
-            dot(two if alike else choose(sign > 0.0, two, one), dofs[7 * e : 7 * e + 6]) * sign
-            for e, sign in enumerate(signs)
-        ]
-        for one, two in zip(first, second, strict=True)
-    ]
-
-
-def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
+def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[list[Pair]]]) -> list[ContactPool]:
     """Make the contacts of pools. A pool is a list of batches of pairs, all of one condim."""
     if not pools:
         return []
     layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])
-    tables = each_tables(m, [list(x) for batches in pools for x in batches], lambda pairs: tables_of(m, d, pairs))
-    return [_contact_pool(m, d, batches, layout, [next(tables) for _ in batches]) for batches in pools]
+    tables = each_tables(m, [pairs for batches in pools for pairs in batches], lambda pairs: tables_of(m, d, pairs))
+    return [_contact_pool(m, d, layout, [next(tables) for _ in batches]) for batches in pools]
 
 
-def _contact_pool(
-    m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: SumsLayout, finders: Sequence[PairTables]
-) -> ContactPool:
+def _contact_pool(m: Model, d: Data, layout: SumsLayout, finders: Sequence[PairTables]) -> ContactPool:
+    """Make the contacts of a pool from the tables of its batches: all of them in MuJoCo's order."""
+    # by batch: each contact's pair, and its number among the pair's; a place of a `NearBatch` has one pair throughout
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
-    # places of a `NearBatch` are of one pair, and stay as they are
-    numbered = [(pair.rank, k, f, i) for f, some in enumerate(known) for i, (pair, k) in enumerate(some)]
-    numbered.sort()
-    contacts, n = [known[f][i] for _, _, f, i in numbered], len(numbered)
-    place = {(f, i): n for n, (_, _, f, i) in enumerate(numbered)}
+    ordered = sorted((pair.rank, k, f, i) for f, some in enumerate(known) for i, (pair, k) in enumerate(some))
+    contacts, n = [known[f][i] for _, _, f, i in ordered], len(ordered)
+    place = {(f, i): n for n, (_, _, f, i) in enumerate(ordered)}
     orders = [[place[f, i] for i in range(len(some))] for f, some in enumerate(known)]
-    acting, condim = [f.touching() for f in finders], batches[0][0].condim
+    acting, condim = [f.touching() for f in finders], finders[0].batch.condim
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
-    bodies = [finders[f].batch.bodies[i % len(finders[f].batch.pairs)] for _, _, f, i in numbered]
-    couples = Couples.make(m, bodies, layout.blocks)
-    jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
-    found = _found(finders, acting, orders, slots, condim, n)
-    kth, real, still = [k for _, k in contacts], list[Pair](), list[int]()
+    bodies = [finders[f].batch.bodies[i % len(finders[f].batch.pairs)] for _, _, f, i in ordered]
+    couples, found = Couples.make(m, bodies, layout.blocks), _found(finders, acting, orders, slots, condim, n)
+    real, still_bodies = list[Pair](), list[int]()
     if _chosen(finders):
         real = [p for f in finders for p in f.batch.real]
-        still = [body for f in finders for body in f.still]
-    pool = ContactPool(m, pairs, bodies, kth, real, still, condim, slots, couples, layout, found, jacobian, y0, [])
+        still_bodies = [body for f in finders for body in f.batch.still_bodies(m)]
+    pool = ContactPool(
+        m, pairs, bodies, kth=[k for _, k in contacts], real=real, still_bodies=still_bodies, condim=condim,
+        slots=slots, couples=couples, layout=layout, found=found,
+        jacobian=Array(rows=n * couples.most, columns=condim * SIDE), y0=Array(rows=n, columns=condim), refine=[],
+    )  # fmt: skip
     repeats = {id(p): x for f in finders for p, x in zip(f.batch.real, f.numbers.repeats or [], strict=False)}
     needed = [float(repeats.get(id(p), False)) for p in real or pairs]
 

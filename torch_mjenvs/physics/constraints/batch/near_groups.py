@@ -1,8 +1,6 @@
-"""Which pairs of a moving geom and one that stands still are in lists of near ones: see `near_pairs`."""
+"""Which pairs of a moving geom and one that stands still each world looks up: see `near_pairs`."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from ...algebra.spatial import is_number
 from ...model.enums import GeomType
@@ -11,10 +9,14 @@ from ...model.model import Model, Pair
 FEWEST = 32  # still geoms for which lists of near ones are worth while
 
 
-def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list[Pair]]:
-    """Divide a batch into groups for lists of near pairs, and the rest."""
+class NearPairs(list[Pair]):
+    """The pairs of some moving geoms with all of the same still geoms: a `NearBatch` is made of them."""
+
+
+def near_groups(m: Model, pairs: list[Pair]) -> list[list[Pair]]:
+    """Divide a batch into `NearPairs`, and a list of the rest. m: a world's own model, in which places may vary."""
     if m.noslip_iterations or m.orders_contacts:
-        return [], list(pairs)
+        return [pairs]
     of_mover: dict[tuple[int, int], list[Pair]] = {}
     geoms = {g for p in pairs for g in (p.geom1, p.geom2)}
     still = {g for g in geoms if stands_still(m, g)}
@@ -26,9 +28,10 @@ def near_groups(m: Model, pairs: Sequence[Pair]) -> tuple[list[list[Pair]], list
     alike: dict[tuple[int, ...], list[Pair]] = {}
     for (side, _), some in of_mover.items():
         alike.setdefault((side, *sorted(ends(p, side)[1] for p in some)), []).extend(some)
-    found = [some for (_, *around), some in alike.items() if len(around) >= FEWEST]
-    listed = {id(p) for some in found for p in some}
-    return found, [p for p in pairs if id(p) not in listed]
+    near = [NearPairs(some) for (_, *around), some in alike.items() if len(around) >= FEWEST]
+    listed = {id(p) for some in near for p in some}
+    rest = [p for p in pairs if id(p) not in listed]
+    return [*near, rest] if rest else [*near]
 
 
 def ends(pair: Pair, side: int) -> tuple[int, int]:

@@ -25,9 +25,9 @@ from ...collision.colliders import SLACK
 from ...collision.contact_param import contact_param
 from ...collision.shapes import bound_of
 from ...model.data import Data
-from ...model.model import Model, Pair
+from ...model.model import Model, Pair, bodies_of
 from .cells import Cells, deepest
-from .near_groups import ends, stands_still
+from .near_groups import NearPairs, ends, stands_still
 from .pair_batch import PairBatch
 
 
@@ -53,13 +53,16 @@ class NearBatch(PairBatch):
         return self.all_pairs
 
     @property
-    def still(self) -> int:
+    def nstill(self) -> int:
         """The number of still geoms."""
         return len(self.all_pairs) // len(self.starts)
 
+    def still_bodies(self, m: Model) -> list[int]:
+        return [bodies_of(m, p)[self.side] for p in self.all_pairs]
+
     @classmethod
-    def around(cls, m: Model, d: Data, pairs: Sequence[Pair]) -> NearBatch:
-        """Make the batch of pairs that `near_groups` put together."""
+    def around(cls, m: Model, d: Data, pairs: NearPairs) -> NearBatch:
+        """Make the batch of these pairs."""
         side = 0 if stands_still(m, pairs[0].geom1) else 1
         ordered = sorted(pairs, key=lambda p: ends(p, side))
         movers, still = (sorted({ends(p, side)[k] for p in pairs}) for k in (0, 1))
@@ -85,7 +88,7 @@ class NearBatch(PairBatch):
         return self.of_pair(values, place)
 
     def of_pair(self, values: Sequence[Any], i: Any) -> Any:
-        n = self.still
+        n = self.nstill
         rows = [values[k : k + n] for k in range(0, len(values), n)]
         if all(len(set(row)) == 1 for row in rows):
             own = [rows[k][0] for k in self.owners]
@@ -103,7 +106,7 @@ class NearBatch(PairBatch):
 
     def find(self, m: Model, d: Data) -> Array:
         """Put the near still geoms into the places; return how many each moving geom has."""
-        movers = [ends(self.all_pairs[k], self.side)[0] for k in range(0, len(self.all_pairs), self.still)]
+        movers = [ends(self.all_pairs[k], self.side)[0] for k in range(0, len(self.all_pairs), self.nstill)]
         centres = Array([add(d.origin[m.body_originid[m.geom_bodyid[g]]], d.geom_xrel[g]) for g in movers])
         counts = Array(rows=len(movers), columns=1)
         cells, starts = self.cells, Table([float(x) for x in self.starts])

@@ -80,6 +80,10 @@ class PairBatch:
         """The pairs that parameters are of: those of a world's own lists are others than `pairs` (`NearBatch`)."""
         return self.pairs
 
+    def still_bodies(self, m: Model) -> list[int]:
+        """Return for each of `real` the body that stands still if worlds choose the pair, else 0."""
+        return [0] * len(self.real)
+
     @property
     def numbers(self) -> list[int]:
         """The number of each contact among its pair's."""
@@ -126,7 +130,9 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
     If the precision has no slots, there are only batches, with more code.
     """
     pools = _pools(m, precision) if precision.slots and len(m.pairs) >= min(MANY, _very_many(m)) else []
-    return ([], pools) if pools else (batch_pairs(m, precision), [])
+    if not pools:
+        return batch_pairs(m, precision), []
+    return [], [[x for batch in pool for x in near_groups(m, batch)] for pool in pools]
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
@@ -203,8 +209,7 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     few = count < _very_many(m) and not various
     if few or sweeps:
         return []
-    parts = [[near_groups(m, pairs) for pairs in batches.values()] for _, batches in sorted(found.items())]
-    return [[x for near, rest in some for x in (*near, rest) if x] for some in parts]
+    return [[*batches.values()] for _, batches in sorted(found.items())]
 
 
 def _very_many(m: Model) -> int:

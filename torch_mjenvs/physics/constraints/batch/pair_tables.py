@@ -152,11 +152,6 @@ class PairTables:
         if not is_searched(m, pairs):  # else see `search`
             self._found = records_parts(self._near, self._measure, self.n)
 
-    @property
-    def still(self) -> list[int]:
-        """For each of `batch.real`, the body that stands still if worlds choose the pair; else 0."""
-        return [0] * len(self.batch.real)
-
     def recomputed(self) -> PairTables:
         """Return a copy that measures a pair anew wherever that is asked for, or itself if this would be much code."""
         collider = self.batch.collider
