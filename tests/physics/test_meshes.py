@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import kernels
 import mujoco
 import numpy as np
 import oracle
 import pytest
 import torch
+from scipy.spatial import ConvexHull
 from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, worst
 
 from benchmarks import gjk
 from torch_mjenvs import Simulation
+from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.boxes_around import boxes_around, boxes_meet
 from torch_mjenvs.physics.collision.convex.separation import hulls_meet
@@ -24,6 +27,8 @@ from torch_mjenvs.physics.collision.directions import FEW, FINEST, furthest_list
 from torch_mjenvs.physics.collision.shapes import collider_of, size_of
 from torch_mjenvs.physics.collision.solids import furthest_vertex, solids_of
 from torch_mjenvs.physics.model.mesh import read_meshes
+from torch_mjenvs.physics.model.precision import PRECISIONS
+from torch_mjenvs.physics.pipeline import derive
 
 
 def _dodecahedron() -> np.ndarray:
@@ -54,6 +59,15 @@ def _pillow() -> np.ndarray:
     return np.concatenate([MESHES["brick"], points])
 
 
+def _prism(n: int, radius: float) -> np.ndarray:
+    """A prism of n corners, none of them on a rounded grid, with bevelled ends."""
+    rng = np.random.default_rng(n)
+    around = np.sort(rng.uniform(0, 2 * np.pi, n))
+    ring = radius * np.stack([np.cos(around), 0.7 * np.sin(around)], 1)
+    ends = ((1.0, 0.08), (0.95, 0.084))
+    return np.array([[*(x * k), z * up] for k, z in ends for up in (-1, 1) for x in ring])
+
+
 MESHES = {
     "tetrahedron": np.array([[0, 0, 0], [0.4, 0, 0], [0, 0.35, 0], [0, 0, 0.3]]),
     "dodecahedron": _dodecahedron(),
@@ -69,6 +83,8 @@ MESHES = {
     ),
     "rock": _rock(60),
     "boulder": _rock(400),
+    "can": _prism(20, 0.2),
+    "post": _prism(30, 0.2),
     "link": _link(48),
     "knob": np.concatenate([_rock(8), 0.05 * _rock(300) + [0.1, 0.2, 0.15]]),  # most of its edges are short
 }
@@ -186,6 +202,54 @@ def test_flat_faces_touch_in_up_to_four_points(pair, more, tilt):
     else:
         assert np.mean(errors < 1e-11) > 0.95
         assert [len(g) for g in got] == [len(w) for w in want]
+
+
+@pytest.mark.parametrize("dtype", kernels.DTYPES)
+@pytest.mark.parametrize("pair", [("nut", "wedge"), ("brick", "nut"), ("can", "post")], ids="-".join)
+def test_where_faces_and_edges_are_parallel_no_shorter_way_out_is_missed(pair, dtype):
+    """As of a gripper's links, which turn about one axis: many corners of C are on a face or in line with an edge of it
+    but for rounding.
+    """
+    mjm = two(*pair)
+    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    m, d, states = load(mjm), mujoco.MjData(mjm), _with_parallel_axes(480)
+
+    def contact(b):
+        still = [0.0] * m.nv
+        (candidate,) = derive(m, b["qpos"], still, still, [], PRECISIONS[dtype]).candidates
+        found, *_ = candidate.contacts()
+        return {"found": [found.dist, *found.locate()[1][0]]}
+
+    program = record("contact", [Buffer("qpos", m.nq), Buffer("found", 4)], contact, dtype)
+    found = kernels.run(program, {"qpos": states.T})["found"].T.astype(float)
+    bound, touching = {"float32": 2e-7, "float64": 1e-14}[dtype], 0
+    for state, (dist, *normal) in zip(states, found, strict=True):
+        d.qpos[:] = state
+        mujoco.mj_kinematics(mjm, d)
+        corners = [_corners(mjm, d, g) for g in range(2)]
+        depth = np.min(-ConvexHull((corners[0][:, None] - corners[1]).reshape(-1, 3)).equations[:, 3])
+        if depth > 1e-5:
+            touching += 1
+            assert abs(dist + depth) < bound
+            assert np.max(corners[0] @ normal) - np.min(corners[1] @ normal) < depth + bound
+    assert touching > 200
+
+
+def _corners(mjm: mujoco.MjModel, d: mujoco.MjData, g: int) -> np.ndarray:
+    mesh = mjm.mesh(mjm.geom_dataid[g])
+    first, n = int(mesh.vertadr[0]), int(mesh.vertnum[0])
+    return mjm.mesh_vert[first : first + n] @ d.geom_xmat[g].reshape(3, 3).T + d.geom_xpos[g]
+
+
+def _with_parallel_axes(n: int) -> np.ndarray:
+    """Return states of two geoms whose z axes are parallel, in any direction; of a third of them all axes are."""
+    rng, states = np.random.default_rng(0), np.zeros((n, 14))
+    for state, turn in zip(states, np.where(np.arange(n) % 3 > 0, rng.uniform(0, 2 * np.pi, n), 0.0), strict=True):
+        state[3:7] = rng.normal(size=4)
+        state[3:7] /= np.linalg.norm(state[3:7])
+        mujoco.mju_mulQuat(state[10:], state[3:7], [np.cos(turn / 2), 0, 0, np.sin(turn / 2)])
+        mujoco.mju_rotVecQuat(state[7:10], rng.normal(0, 0.12, 3), state[3:7])
+    return states.astype(np.float32).astype(float)
 
 
 @pytest.mark.parametrize("pair", [("link", "link"), ("box", "link"), ("link", "boulder")], ids="-".join)

@@ -226,6 +226,10 @@ class GeomAt:
         return may_touch_in_several(self.m, self.pair, self.collider)
 
     @property
+    def epsilon(self) -> float:
+        return self.d.precision.epsilon
+
+    @property
     def solids(self) -> Solids:
         return solids_of(self.m.meshes)
 

@@ -52,6 +52,10 @@ class Geom(Protocol):
         """Mask: the pair may touch in more than one point; both geoms have the same."""
 
     @property
+    def epsilon(self) -> float:
+        """`Precision.epsilon`; both geoms have the same."""
+
+    @property
     def solids(self) -> Solids:
         """The tables of all meshes of the model."""
 

@@ -21,6 +21,8 @@ class Precision:
     pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
     the row follows from others.
 
+    epsilon: the share of a number that rounding may change it by, doubled.
+
     slots: contacts of very many pairs may share slots (`contact_pool`), which have no derivatives.
     """
 
@@ -29,6 +31,7 @@ class Precision:
     stiffest: float
     light: float
     pivot: float
+    epsilon: float
     slots: bool = True
 
     @property
@@ -37,6 +40,6 @@ class Precision:
         return replace(self, slots=False)
 
 
-SINGLE = Precision(tolerance=1e-6, stiff=1e3, stiffest=1e4, light=math.inf, pivot=1e-6)
-DOUBLE = Precision(tolerance=1e-13, stiff=1e5, stiffest=3e9, light=1e4, pivot=0.0)
+SINGLE = Precision(tolerance=1e-6, stiff=1e3, stiffest=1e4, light=math.inf, pivot=1e-6, epsilon=2.0**-23)
+DOUBLE = Precision(tolerance=1e-13, stiff=1e5, stiffest=3e9, light=1e4, pivot=0.0, epsilon=2.0**-52)
 PRECISIONS = {"float32": SINGLE, "float64": DOUBLE}

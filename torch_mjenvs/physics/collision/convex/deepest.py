@@ -29,7 +29,9 @@ TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
 TETRAHEDRON = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))  # its faces' corners, seen from outside
 POINTS = 64.0  # more than a polytope has, so that an edge is one number
-ABOVE = 1e-13  # metres: a point this little above a face counts as on it
+ABOVE = 1e-13  # metres: a point this little above a face counts as on it ...
+LEVEL = 16.0  # ... or, where corners are known by their numbers, so many times the rounding of C's size
+SETTLING = 8  # points that take the place of a corner in the end
 TIE = 1e-4  # share of how far C reaches beyond the best face so far: a direction that is this little worse is as good
 
 
@@ -100,7 +102,14 @@ def _expand(
     cornered: Mask = numbered and logical_and(
         *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
     )
+    # Corners of flat faces, and of parallel edges, are above a face that they lie on by rounding alone. Such a point
+    # would see some of the faces that it lies on and not others, and its own would have no normal to speak of.
+    level: Scalar = ABOVE
     tolerance = select(cornered, MINVAL, TOLERANCE)
+    if numbered and corners is None:
+        size = functools.reduce(maximum, (sum(map(absolute, p[:3])) for p in at_first))
+        level = size * (LEVEL * two.epsilon)
+        tolerance = select(cornered, level, TOLERANCE)
 
     def judge(c: dict[str, Any], face: list[Scalar], known: Callable[[list[Scalar]], Mask]) -> tuple[Any, ...]:
         """Return the furthest point beyond the face nearest to the origin, whether to go on from it, and what is best.
@@ -142,7 +151,7 @@ def _expand(
             faces.rows,
         )
         new, go, best = judge(c, faces[face], lambda numbers: _known(points, c["points"], numbers))
-        count = _see(faces, edges, seen, c["faces"], new[:3], go)
+        count = _see(faces, edges, seen, c["faces"], new[:3], level, go)
         made = _close(points, faces, edges, rim, seen, c, count, new[:3])
         points.put(c["points"], new, go)
         return best | {
@@ -154,12 +163,47 @@ def _expand(
     c = count_while(lambda i, c: c["go"], step, start, 4 + STEPS - len(at_first), [points, faces, edges, rim, seen])
     x = scale(c["n"], c["depth"])
     at = [points[k] for k in c["abc"]]
+    if numbered and corners is None:
+        at, c["n"], c["depth"] = _settled(furthest, cornered, at, c["n"], c["depth"], level)
+        x = scale(c["n"], c["depth"])
     shares = _shares([p[:3] for p in at], x)
     a = [dot(shares, [p[k] for p in at]) for k in (3, 4, 5)]
     depth = select(cornered, c["depth"], c["reach"])
     dist = select(c["inside"], margin - depth - (rest[0] + rest[1]), NEVER)
     point = add_scaled(add_scaled(a, x, -0.5), c["n"], 0.5 * (rest[0] - rest[1]))
     return [dist, *point, *c["n"]], at
+
+
+def _settled(
+    furthest: Any, cornered: Mask, at: list[list[Scalar]], n: list[Scalar], depth: Scalar, level: Scalar
+) -> tuple[list[list[Scalar]], list[Scalar], Scalar]:
+    """Return a face's corners, normal and distance once points that are less than `level` above it have taken the place
+    of corners, so that they are those of a face of C. The face stays where the origin is nearest.
+    """
+
+    def step(_: Any, c: dict[str, Any]) -> dict[str, Any]:
+        at, n, depth = c["at"], c["n"], c["depth"]
+        new, x = furthest(n), scale(n, depth)
+        w = new[:3]
+        beside = [dot(n, cross(sub(p[:3], w), sub(x, w))) for p in at]
+        face = at
+        for k in range(3):  # of the parts of the face as w sees it, the one with x in it
+            here = logical_and(beside[(k + 1) % 3] >= 0.0, beside[(k + 2) % 3] < 0.0)
+            face = [choose(here, new, at[k]) if i == k else p for i, p in enumerate(face)]
+        *turned, far = _plane(*(p[:3] for p in face))
+        known = logical_or(*(_is_of(p, new[6:]) for p in at))
+        above = logical_and(cornered, dot(n, w) - depth > MINVAL, dot(n, w) - depth < 2.0 * level)
+        good = logical_and(above, logical_not(known), absolute(far - depth) < level)
+        return {
+            "at": [choose(good, p, q) for p, q in zip(face, at, strict=True)],
+            "n": choose(good, turned, n),
+            "depth": select(good, far, depth),
+            "go": good,
+        }
+
+    start = {"at": at, "n": n, "depth": depth, "go": True}
+    c = count_while(lambda i, c: c["go"], step, start, SETTLING)
+    return c["at"], c["n"], c["depth"]
 
 
 def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
@@ -244,15 +288,15 @@ def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
     return choose(new[1] < old[1], new, old)
 
 
-def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
-    """List the faces that w sees, and the three edges of each; return how many faces they are.
+def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], level: Scalar, go: Mask) -> Scalar:
+    """List the faces that w is above by more than `level`, and the three edges of each; return how many faces they are.
 
     An edge from a to b is the number POINTS a + b.
     """
 
     def look(k: Any, n: Scalar) -> Scalar:
         a, b, c, *plane = faces[k]
-        sees = logical_and(go, dot(plane[:3], w) - plane[3] > ABOVE)
+        sees = logical_and(go, dot(plane[:3], w) - plane[3] > level)
         edges.put(n, [start * POINTS + end for start, end in ((a, b), (b, c), (c, a))], sees)
         seen.put(n, number(k), sees)
         return n + select(sees, 1.0, 0.0)

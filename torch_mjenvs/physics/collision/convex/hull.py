@@ -26,6 +26,7 @@ class Hull:
         self.skin = size["skin"]
         self.cells = Cells(size["cells"], size["side"])
         self.solids = geom.solids
+        self.epsilon = geom.epsilon
 
     @property
     def parts(self) -> list[Any]:

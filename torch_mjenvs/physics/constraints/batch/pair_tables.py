@@ -49,6 +49,10 @@ class PosedGeom:
     tables: PairTables
 
     @property
+    def epsilon(self) -> float:
+        return self.tables.epsilon
+
+    @property
     def solids(self) -> Solids:
         return self.tables.solids
 
@@ -136,7 +140,7 @@ class PairTables:
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
-        self.batch, self.solids = batch, solids_of(m.meshes)
+        self.batch, self.solids, self.epsilon = batch, solids_of(m.meshes), d.precision.epsilon
         pairs, collider = batch.pairs, batch.collider
         self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
