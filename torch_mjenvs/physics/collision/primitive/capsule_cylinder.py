@@ -220,11 +220,16 @@ def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     level = normalize([-s.a[1], s.a[0], 0.0], [1.0, 0.0, 0.0])  # across the segment and the axis
     x = add_scaled(s.c, s.a, t)
     outwards = normalize([x[0], x[1], 0.0], level)
-    best = offer([s.radius - norm(x[:2]), t, *scale(outwards, -1.0)])
+    length = s.radius - norm(x[:2])
+    steep = select(s.a[2] < 0.0, -1.0, 1.0) / maximum(absolute(s.a[2]), TINY)
+    heights = [side * s.half * absolute(steep) - s.c[2] * steep for side in (-1.0, 1.0)]
+    t = clip(clip(t, *heights), -s.reach, s.reach)  # beside the cylinder, also where all of a segment along it is as deep
+    best = offer([length, t, *scale(outwards, -1.0)])
     depth, cosine, sine, *out = _over_a_rim(s, level, cross(s.a, level), ended)
     flat = maximum(norm(out[:2]), MINVAL)
     corner = [*scale(out[:2], s.radius / flat), select(out[2] > 0.0, s.half, -s.half)]
     t = clip(dot(s.a, [x - y for x, y in zip(corner, s.c, strict=True)]), -s.reach, s.reach)
+    depth = select(absolute(sine) < LEVEL, NEVER, depth)  # along `level` it is the way by the side, over no rim
     depth, t, *rest = offer([depth, t, *scale(out, -1.0)])
     return [-depth, t, *rest[:3], *for_adjoints(lambda: [cosine, sine, *rest[3:]])]
 
