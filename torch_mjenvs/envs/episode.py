@@ -597,13 +597,15 @@ class Episode:
             ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
         successes = () if verdict.success is None else SUCCESSES
         step_info = contract.with_entries(verdict.info, entries(rewards, metrics, successes, ends))
-        info = contract.same_widths(reset_info, step_info)
-        names = tuple(step_info), tuple(reset_info)
         return BufferLayout(
-            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in self.kept.initial.items()},
-            bounds, observation, memory, info, *names, rewards, metrics, successes, ends,
-            verdict.truncated is not False, contract.controls, self.params,
-            self.shapes, tuple(pushes), tuple(left), self.is_ahead, self.shows_end,
+            nq=m.nq, nv=m.nv, nu=m.nu, na=m.na,
+            kept={name: len(initial) for name, initial in self.kept.initial.items()},
+            bounds=bounds, observation=observation, memory=memory,
+            info=contract.same_widths(reset_info, step_info), step_info=tuple(step_info), reset_info=tuple(reset_info),
+            rewards=rewards, metrics=metrics, successes=successes, ends=ends,
+            truncates=verdict.truncated is not False, controls=contract.controls, params=self.params,
+            tables=self.shapes, substep_pushes=tuple(pushes), substep_memory=tuple(left),
+            ahead=self.is_ahead, shows_end=self.shows_end,
         )  # fmt: skip
 
     @property

@@ -62,8 +62,9 @@ class BufferLayout:
 
     @property
     def sums(self) -> int:
-        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step. Before the
-        last, where the task says when it is done, is 1 if it has been.
+        """The number of sums over an episode: of each term of the reward, of each metric, and of the steps.
+
+        If the task says when it is done, one more comes before the steps: 1 once it has been done, else 0.
         """
         return len(self.rewards) + len(self.metrics) + bool(self.successes) + 1 if self.logged else 0
 

@@ -104,18 +104,12 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
         around.append((float(len(flat)), float(len(rows))))
         flat += rows
     return Solids(
-        Table(vertices),
-        Table(cells),
-        Table(likely, 4),
-        Table(around),
-        Table(flat),
-        Table(faces),
-        Table(rims),
-        of,
-        max([int(n) for _, n in cells]),
-        max(len(rows) for rows in corners),
-        max(len(face.rim) for _, mesh in lists for face in mesh.faces),
-    )
+        vertices=Table(vertices), cells=Table(cells), likely=Table(likely, 4), around=Table(around),
+        corners=Table(flat), faces=Table(faces), rims=Table(rims), of=of,
+        most_likely=max([int(n) for _, n in cells]),
+        most_around=max(len(rows) for rows in corners),
+        most_corners=max(len(face.rim) for _, mesh in lists for face in mesh.faces),
+    )  # fmt: skip
 
 
 def _box() -> Mesh:

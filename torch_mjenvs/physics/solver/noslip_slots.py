@@ -267,10 +267,12 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
     rows, force = Array(rows=n, columns=width + len(columns)), Array(rows=n)
     jacobian, images = (Array(rows=n * blocks.count, columns=SIDE) for _ in range(2))
     places = [Array(rows=len(pool.pairs)) for pool in pools]
-    of_axes, pivot = Records(rows, {"A": slice(0, width), **columns}), d.precision.pivot
+    of_axes = Records(rows, {"A": slice(0, width), **columns})
     dofs = [dofs_apart(m, *bodies_of(m, pools[p].pairs[place])) for _, _, p, place in sorted(known)]
-    own = merged(lists, 5)
-    grips = SlotGrips(pools, own, places, Table(signs), axes, of_axes, jacobian, images, force, pivot, dofs)
+    grips = SlotGrips(
+        pools, own=merged(lists, 5), places=places, signs=Table(signs), axes=axes, rows=of_axes, jacobian=jacobian,
+        images=images, force=force, pivot=d.precision.pivot, dofs=dofs,
+    )  # fmt: skip
     grips._find_places()
     grips._fill(m, d)
     return grips

@@ -77,17 +77,9 @@ class Update:
         self.weights[:size] = 1 / size
         group = optimizer.param_groups[0]
         self.minibatch = Minibatch(
-            layout.networks,
-            layout.others,
-            total,
-            self.columns,
-            parts,
-            tiles,
-            loss,
-            group["betas"],
-            group["eps"],
+            layout.networks, layout.others, total, self.columns, parts, tiles, loss, group["betas"], group["eps"],
             rounded,
-        )
+        )  # fmt: skip
         self.held: dict[int, Kernels] = {}  # by the number of groups
         self.seen: tuple[Tensor, int, Any] = theta, -1, None  # the last frames, and their advantages
         self.observations: tuple[Tensor, int, Tensor] = theta, -1, torch.zeros(0)  # the last frames, and theirs rounded

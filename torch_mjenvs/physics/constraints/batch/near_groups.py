@@ -40,7 +40,7 @@ def ends(pair: Pair, side: int) -> tuple[int, int]:
 
 
 def stands_still(m: Model, geom: int) -> bool:
-    """Return whether a geom has an end, and is in the same place in all worlds at all times."""
+    """Return whether a geom is of finite size, and in the same place in all worlds at all times."""
     body = m.geom_bodyid[geom]
     if m.geom_type[geom] in (GeomType.PLANE, GeomType.HFIELD) or m.body_weldid[body]:
         return False

@@ -99,7 +99,7 @@ class NearBatch(PairBatch):
         return Table([float(x) for x in values])[still + Table([float(k * n) for k in self.owners])[i]]
 
     def of_still(self, rows: Sequence[Sequence[float]], i: Any) -> list[Scalar]:
-        """Return the row of the still geom that each world has in the place of contact i, of one for each of them."""
+        """Return the row of the still geom that each world has in the place of contact i. rows: one per still geom."""
         place = self.per_contact(range(len(self.owners)), i)
         still, table = self.chosen[place, 0], Table(rows)
         return [table[still, c] for c in range(len(rows[0]))]

@@ -77,7 +77,7 @@ class PairBatch:
 
     @property
     def real(self) -> Sequence[Pair]:
-        """The pairs that parameters are of: those of a world's own lists are others than `pairs` (`NearBatch`)."""
+        """The pairs whose parameters are looked up: `pairs`, or in a `NearBatch` all from which worlds choose."""
         return self.pairs
 
     def still_bodies(self, m: Model) -> list[int]:
@@ -187,8 +187,8 @@ _kept: weakref.WeakKeyDictionary[Model, dict[Any, tuple[Sequence[Pair], _Pools]]
 def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     """Find the pools.
 
-    There are none if too few pairs can be in one, and these are of few kinds; nor, with noslip, if its sweeps or
-    contact sensors, which follow MuJoCo's order of all contacts, would find some of them in a pool and some not.
+    There are none if the pairs that can be in one are few and of few kinds. Nor are there any with noslip if only some
+    contacts would be in pools, or if there are contact sensors: sweeps and these follow MuJoCo's order of all contacts.
     """
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
     count = 0

@@ -21,7 +21,7 @@ from ..body_contacts import sides_of
 
 @dataclass(frozen=True)
 class Couples:
-    """The couples of bodies that contacts have, each with its blocks of dofs in order, in tables for loops.
+    """The couples of bodies that may touch, each with its blocks of dofs in order, in tables for loops.
 
     of: each contact's couple. start, count: where a couple's blocks begin in `blocks`, and how many it has. signs: for
     each dof of a block, a table over `blocks` of signs like `PairBatch.signs`. most: the most blocks of a couple.
