@@ -122,3 +122,26 @@ def test_an_end_at_a_corner_touches_once_where_mujoco_may_take_a_line_of_the_sid
         else:
             np.testing.assert_allclose(along, [-1.0], rtol=0, atol=1e-9)
     assert odd
+
+
+def test_a_rim_in_a_side_of_a_cylinder_in_one_plane_with_it_touches_where_mujoco_has_it():
+    """As of a robot's legs: the way out is in the plane of both axes, also the first guess of parallel cylinders."""
+    model = mujoco.MjModel.from_xml_string(PAIR.format(0.0, 0.06, 0.035, "cylinder", 0.06, 0.035, 1))
+    model.opt.ccd_tolerance, model.opt.ccd_iterations = 1e-12, 200
+    m, data, rng, seen = load(model), mujoco.MjData(model), np.random.default_rng(0), 0
+    for _ in range(100):
+        base, tilt = rng.normal(size=4), rng.uniform(0.6, 1.0)
+        base /= np.linalg.norm(base)
+        other, place = np.zeros(4), np.zeros(3)
+        mujoco.mju_mulQuat(other, base, [np.cos(tilt / 2), 0, np.sin(tilt / 2), 0])
+        mujoco.mju_rotVecQuat(place, [rng.uniform(0.10, 0.13), 0, rng.uniform(0.0, 0.04)], base)
+        data.qpos[:] = [0, 0, 0, *base, *place, *other]
+        mujoco.mj_forward(model, data)
+        still = [0.0] * m.nv
+        (pair,) = candidates_of(m, Data(m, qpos=list(data.qpos), qvel=still, act=[], ctrl=[]), m.pairs)
+        touching = [contact for contact in pair.contacts() if contact.dist < 0]
+        assert len(touching) == data.ncon
+        for contact, theirs in zip(touching, data.contact, strict=True):
+            seen += 1
+            np.testing.assert_allclose(contact.locate()[0], theirs.pos, rtol=0, atol=1e-5)
+    assert seen > 30

@@ -122,7 +122,10 @@ def way_out(one: Hull, two: Hull) -> tuple[Scalar, list[Scalar], list[Mask], lis
     least = LEVEL * select(sine > LEVEL, sine, 1.0)
     sides, flats = [], []
     for k, axis in enumerate((one.axes[2], two.axes[2])):
-        level = logical_or(absolute(kind - (SIDE + k)) < 0.5, kind > SIDES - 0.5, absolute(dot(axis, n)) < least)
+        cosine = absolute(dot(axis, n))
+        # `beside` may be the normal of a side and a rim: it is across both axes only if they are parallel.
+        across = logical_and(kind > SIDES - 0.5, cosine < LEVEL)
+        level = logical_or(absolute(kind - (SIDE + k)) < 0.5, across, cosine < least)
         sides.append(select(level, 0.0, _sign(dot(axis, n))))
         flats.append(logical_or(absolute(kind - (END + k)) < 0.5, norm(cross(axis, n)) < LEVEL))
     return reach, n, flats, sides
