@@ -16,8 +16,8 @@ class Log:
     """A log of numbers, by name and count of frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project of Weights & Biases, whose library has to be installed. Making one, and all calls, raise SystemExit if nothing
-    can be written, as on a full disk.
+    project of Weights & Biases, whose library has to be installed. It raises SystemExit, when made and in calls, if
+    nothing can be written, as on a full disk.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None, silent: bool = False):
