@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -431,6 +432,17 @@ def test_a_full_disk_is_told_in_a_line_and_what_was_saved_stays(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert checkpoints.load(file, ["x"])["x"].tolist() == [0, 0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_disk_that_is_full_before_the_first_record_is_told_in_a_line_too(tmp_path, monkeypatch):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tensorboard, "SummaryWriter", full)
+    with pytest.raises(SystemExit, match=r"the log in .* could not be written: No space left on device"):
+        train.main([*SMALL, "--total-steps", "512", "--out", str(tmp_path)])
 
 
 # files of others

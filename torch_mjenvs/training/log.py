@@ -16,8 +16,8 @@ class Log:
     """A log of numbers, by name and count of frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project of Weights & Biases, whose library has to be installed. Calls raise SystemExit if nothing can be written, as
-    on a full disk.
+    project of Weights & Biases, whose library has to be installed. It raises SystemExit, when made and in calls, if
+    nothing can be written, as on a full disk.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None, silent: bool = False):
@@ -32,7 +32,8 @@ class Log:
         except ImportError:
             pass
         else:  # what a run that was cut off wrote beyond the checkpoint is hidden
-            self.tensorboard = SummaryWriter(str(out), purge_step=frames)
+            with self._told():
+                self.tensorboard = SummaryWriter(str(out), purge_step=frames)
         if wandb:
             import wandb as library
 
