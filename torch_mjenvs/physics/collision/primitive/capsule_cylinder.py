@@ -222,9 +222,8 @@ def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     outwards = normalize([x[0], x[1], 0.0], level)
     length = s.radius - norm(x[:2])
     steep = select(s.a[2] < 0.0, -1.0, 1.0) / maximum(absolute(s.a[2]), TINY)
-    heights = [side * s.half * absolute(steep) - s.c[2] * steep for side in (-1.0, 1.0)]
-    # Beside the cylinder, also where all of a segment along it is as deep.
-    t = clip(clip(t, *heights), -s.reach, s.reach)
+    beside = [held(side * s.half * absolute(steep) - s.c[2] * steep) for side in (-1.0, 1.0)]
+    t = clip(clip(t, *beside), -s.reach, s.reach)  # all of a segment along the axis is as deep, and may be longer
     best = offer([length, t, *scale(outwards, -1.0)])
     depth, cosine, sine, *out = _over_a_rim(s, level, cross(s.a, level), ended)
     flat = maximum(norm(out[:2]), MINVAL)
