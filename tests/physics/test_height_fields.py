@@ -276,7 +276,7 @@ def test_the_depth_of_a_sphere_is_what_the_search_finds():
         hull = SHAPES[GeomType.SPHERE].hull
         assert hull
         size = hull([0.07]) | NO_CELLS._asdict()
-        ball = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=np.eye(3).ravel().tolist(), solids=None))
+        ball = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=np.eye(3).ravel().tolist(), solids=None, epsilon=2**-52))
         got, want = touch_ball(prism, ball), touch_core(prism, ball, 10.0)
         assert abs(got[0] - want[0]) < 1e-6  # of EPA
         if got[0] > -0.07:  # GJK is exact
@@ -294,7 +294,7 @@ def test_what_is_seen_to_be_apart_from_a_prism_does_not_touch_it_and_most_is_see
     for _ in range(300):
         prism = any_prism(rng)
         mat = Rotation.from_quat(rng.normal(size=4)).as_matrix().ravel().tolist()
-        shape = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=mat, solids=None))
+        shape = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=mat, solids=None, epsilon=2**-52))
         touch = touch_core if kind in ("CAPSULE", "BOX") else deepest
         counts[touch(prism, shape, margin)[0] < margin, is_apart(prism, shape, margin)] += 1
     assert not counts[True, True] and counts[True, False] > 50 and counts[False, True] > counts[False, False] > 0

@@ -403,7 +403,7 @@ def test_what_a_direction_keeps_apart_does_not_touch_and_most_that_is_apart_is_k
         geoms = [
             SimpleNamespace(
                 centre=d.geom_xpos[g].tolist(), mat=d.geom_xmat[g].tolist(), size=size_of(m, g, collider),
-                solids=solids, margin=margin,
+                solids=solids, epsilon=2**-52, margin=margin,
             )
             for g in (p.geom1, p.geom2)
         ]  # fmt: skip
