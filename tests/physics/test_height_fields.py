@@ -276,7 +276,8 @@ def test_the_depth_of_a_sphere_is_what_the_search_finds():
         hull = SHAPES[GeomType.SPHERE].hull
         assert hull
         size = hull([0.07]) | NO_CELLS._asdict()
-        ball = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=np.eye(3).ravel().tolist(), solids=None, epsilon=2**-52))
+        about = dict(centre=[0.0] * 3, mat=np.eye(3).ravel().tolist(), solids=None, epsilon=2**-52)
+        ball = Hull(SimpleNamespace(size=size, **about))
         got, want = touch_ball(prism, ball), touch_core(prism, ball, 10.0)
         assert abs(got[0] - want[0]) < 1e-6  # of EPA
         if got[0] > -0.07:  # GJK is exact
