@@ -412,6 +412,7 @@ def test_torchrl_nests_views_and_a_list_names_cameras():
 @pytest.mark.parametrize("views, error, said", [
     ([], TypeError, "views must be a dict of options by name"),
     ("track", TypeError, "views must be a dict of options by name"),
+    ([["track"]], TypeError, "views must be a dict of options by name"),
     (["track", "track"], ValueError, "a camera twice"),
     (["behind"], ValueError, "no camera 'behind'"),
     ({"a": {"state": True}}, TypeError, r"the view 'a' must be a dict with some of .*, and has \['state'\]"),

@@ -103,8 +103,8 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | ViewOptions | 
 
 def _views(given: Any, common: PixelOptions) -> dict[str, PixelOptions]:
     """Return the options of each view, by name: those that all have in common, and its own."""
-    if isinstance(given, list | tuple):
-        if len(given) > len(set(map(str, given))):
+    if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
+        if len(given) > len(set(given)):
             raise ValueError(f"pixels: views has a camera twice: {list(given)}")
         given = {name: {"camera": name} for name in given}
     if not isinstance(given, Mapping) or not given or not all(name and isinstance(name, str) for name in given):
