@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import mujoco
 import oracle
@@ -31,6 +31,18 @@ class Wrong(Exception):
 def demand(true: Any, what: str, *more: Any) -> None:
     if not true:
         raise Wrong(what, *more)
+
+
+def tell(found: Iterable[str], what: str) -> NoReturn:
+    """Print what is wrong with each of these, nothing where it is "", and how many are as they should be, and exit."""
+    tried = bad = 0
+    for text in found:
+        tried += 1
+        if text:
+            bad += 1
+            print(text, flush=True)
+    print(f"{tried - bad} of {tried} {what} are as they should be")
+    raise SystemExit(bad > 0)
 
 
 def model_of(plan: Plan) -> mujoco.MjModel:

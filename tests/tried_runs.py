@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import math
 import os
@@ -29,7 +30,7 @@ import numpy as np
 import random_runs
 import torch
 from random_runs import Plan
-from task_runs import Wrong, demand
+from task_runs import Wrong, demand, tell
 from torch import nn
 
 from torch_mjenvs import Policy, files
@@ -540,17 +541,9 @@ def main() -> None:
     parser.add_argument("--check", choices=CHECKS, help="one of the checks; by default they take turns")
     parser.add_argument("--seconds", type=float, default=1e9)
     args = parser.parse_args()
-    bad, start, tried = 0, time.monotonic(), 0
-    for seed in range(args.seed, args.seed + args.count):
-        if time.monotonic() - start > args.seconds:
-            break
-        tried += 1
-        text = wrong(args.check or [*CHECKS][seed % len(CHECKS)], seed)
-        if text:
-            bad += 1
-            print(text, flush=True)
-    print(f"{tried - bad} of {tried} runs are as they should be")
-    raise SystemExit(bad > 0)
+    until = time.monotonic() + args.seconds
+    seeds = itertools.takewhile(lambda _: time.monotonic() < until, range(args.seed, args.seed + args.count))
+    tell((wrong(args.check or [*CHECKS][k % len(CHECKS)], k) for k in seeds), "runs")
 
 
 if __name__ == "__main__":

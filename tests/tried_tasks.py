@@ -16,7 +16,7 @@ import mujoco
 import random_tasks
 import torch
 from random_tasks import Plan
-from task_runs import Wrong
+from task_runs import Wrong, tell
 from tried_beside import check_plain
 from tried_interfaces import check_libraries, check_modes, check_partial, check_places, check_torchrl, check_wrappers
 
@@ -82,14 +82,8 @@ def main() -> None:
     parser.add_argument("--check", choices=CHECKS, help="one of the checks; by default they take turns")
     parser.add_argument("--seconds", type=float, default=60.0, help="to shrink one for")
     args = parser.parse_args()
-    bad = 0
-    for seed in range(args.seed, args.seed + args.count):
-        text = wrong(args.check or [*CHECKS][seed // 2 % len(CHECKS)], seed, args.seconds)
-        if text:
-            bad += 1
-            print(text, flush=True)
-    print(f"{args.count - bad} of {args.count} tasks are as they should be")
-    raise SystemExit(bad > 0)
+    seeds = range(args.seed, args.seed + args.count)
+    tell((wrong(args.check or [*CHECKS][k // 2 % len(CHECKS)], k, args.seconds) for k in seeds), "tasks")
 
 
 if __name__ == "__main__":
