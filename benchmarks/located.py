@@ -2,7 +2,8 @@
 
 While `recorded()` lasts, a node remembers the functions that were running when it was recorded, and the IR written for
 it has a location, as a compiler's debug information has them. LLVM carries locations through to the code and otherwise
-ignores them: the code is the same, byte for byte. A location's "line" is the number of a chain of functions.
+ignores them: the code is the same, byte for byte, but that large blocks and loops are no functions of their own here.
+A location's "line" is the number of a chain of functions.
 
 Where a node equals an earlier one it is that one, so it counts where it was first asked for. A fused multiply-add
 counts where the sum is.
@@ -11,6 +12,7 @@ counts where the sum is.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import subprocess
@@ -30,6 +32,7 @@ import llvmlite.binding as llvm
 import torch_mjenvs
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.expr import Expr
+from torch_mjenvs.compiler.llvm import parts
 from torch_mjenvs.compiler.llvm.writer import Row, Writer
 from torch_mjenvs.compiler.lower import lower
 from torch_mjenvs.compiler.program import Program, record
@@ -122,6 +125,7 @@ def recorded() -> Iterator[Located]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(patch.dict(os.environ, TORCH_MJENVS_CACHE=folder))
+        stack.enter_context(patch.object(parts, "FEWEST", math.inf))  # all in one function
         for owner, name, wrapper in wrappers:
             stack.enter_context(patch.object(owner, name, wrapper(found, getattr(owner, name))))
         yield found

@@ -5,13 +5,13 @@
     python -m benchmarks.where robot.xml --dtype float64       # or of any file
     python -m benchmarks.where Humanoid --lines --top 60       # by lines of source
 
-The kernel is built anew with locations (`benchmarks.located`): its code is the same as ever. `perf` then samples the
-program counter while the kernel runs on one thread. *Innermost*: a sample counts for the function that recorded its
-operation; helpers such as vectors and quaternions count as their callers. *Inclusive*: for all functions that were
-running then, once each. *Moves* is the share of a function's samples in instructions that only copy vectors between
-registers, or to or from memory; spills and reloads count for the function that makes or uses what they move. An operand
-that an instruction itself reads from memory is no move. A sample may fall on the instruction after a slow one, so trust
-functions more than lines.
+The kernel is built anew with locations (`benchmarks.located`), all in one function; else its code is the same as ever.
+`perf` then samples the program counter while the kernel runs on one thread. *Innermost*: a sample counts for the
+function that recorded its operation; helpers such as vectors and quaternions count as their callers. *Inclusive*: for
+all functions that were running then, once each. *Moves* is the share of a function's samples in instructions that only
+copy vectors between registers, or to or from memory; spills and reloads count for the function that makes or uses what
+they move. An operand that an instruction itself reads from memory is no move. A sample may fall on the instruction
+after a slow one, so trust functions more than lines.
 
 It needs Linux on x86-64, and the programs `perf` and `objdump`. A task's worlds are of all ages, under random actions;
 a model's are in states of MuJoCo's own with contacts (`benchmarks.model_table`), which are restored every ten steps.

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import llvmlite.binding as llvm
 import numpy as np
 import torch
 
 from torch_mjenvs.compiler import build as building
-from torch_mjenvs.compiler import cpu, launch
+from torch_mjenvs.compiler import cpu, launch, loader
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 Arrays = Mapping[str, np.ndarray]
@@ -49,6 +50,11 @@ def object_code(program: Program, target: cpu.Target) -> bytes:
     """Return the code that would be loaded, also for a target that cannot run here."""
     back = cpu.back_end(target)
     return back.translate(back.lower(program))
+
+
+def machine(target: cpu.Target) -> llvm.TargetMachine:
+    """Return LLVM's maker of code for a target."""
+    return loader.machine(target.triple, target.cpu, target.features)
 
 
 def garbage(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device = HERE) -> torch.Tensor:

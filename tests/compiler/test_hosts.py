@@ -9,7 +9,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-from kernels import record_list
+from kernels import object_code, record_list
 from object_files import symbols
 
 from torch_mjenvs.compiler import cpu
@@ -80,7 +80,7 @@ def made(triple: str, processor: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = cpu.Target(triple, processor, "", 16)
-    return target.machine().emit_object(llvm.parse_assembly(cpu.assembly(record_list(body, 1, 1, "float32"), target)))
+    return object_code(record_list(body, 1, 1, "float32"), target)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
-from kernels import DTYPES, bits, build, record_list, tensors
+from kernels import DTYPES, bits, build, machine, record_list, tensors
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.arrays import Array
@@ -94,7 +94,7 @@ def test_a_stack_holds_more_than_any_code_takes(target, dtype):
     for body in (large, spilling):
         program = record_list(body, 1, 1, dtype)
         ir = cpu.assembly(program, target)
-        takes = frame(target.machine().emit_assembly(llvm.parse_assembly(ir)))
+        takes = frame(machine(target).emit_assembly(llvm.parse_assembly(ir)))
         stack_bytes = int(re.search(r"@stack_bytes.*\n  ret i64 (\d+)", ir)[1])  # type: ignore[index]
         assert 1000 < takes < stack_bytes / 8
 

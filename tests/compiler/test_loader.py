@@ -10,11 +10,12 @@ import llvmlite.binding as llvm
 import oracle
 import pytest
 from kernels import DTYPES, build, object_code, record_list
-from object_files import called, relocations
+from object_files import called, relocations, symbols
 
 from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.compiler.arrays import Table
 from torch_mjenvs.compiler.control import repeat
+from torch_mjenvs.compiler.llvm import parts as llvm_parts
 from torch_mjenvs.compiler.scalar import sin
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.kernel_request import KernelRequest
@@ -75,7 +76,10 @@ def tables(x: list) -> list:
 
 @pytest.mark.parametrize("target", [X86_64, OLDEST, AARCH64])
 def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monkeypatch):
-    """Of relocations there are only those that hold all 64 bits of an address, whole or in four parts."""
+    """Of relocations there are only those that hold all 64 bits of an address, whole or in four parts: also where one
+    object calls another.
+    """
+    monkeypatch.setattr(llvm_parts, "FEWEST", 1)
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -84,9 +88,12 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
         programs.append(physics(KernelRequest(load(oracle.asset("humanoid"))), "float32"))
     found: set[int] = set()
     for program in programs:
-        code = object_code(program, cpu.Target(*target, 16))
-        found |= set(relocations(code))
-        assert called(code) <= (set(loader.CALLED) if target is OLDEST else set())
+        objects = loader.objects_of(object_code(program, cpu.Target(*target, 16)))
+        held = {name for code in objects for name, holds in symbols(code).items() if holds}
+        found |= {kind for code in objects for kind in relocations(code)}
+        assert len(objects) > 1 and {name for name in held if name.startswith("part.")} <= called(objects[0])
+        for code in objects:
+            assert called(code) <= held | (set(loader.CALLED) if target is OLDEST else set())
     whole, parts = {1}, {257, *range(263, 270)}  # R_X86_64_64; R_AARCH64_ABS64, R_AARCH64_MOVW_UABS_G0 to G3
     assert found and found <= (parts if target is AARCH64 else whole)
 

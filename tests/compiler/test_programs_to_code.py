@@ -15,11 +15,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, object_code, record_list, run, tensors
+from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, machine, object_code, record_list, run, tensors
 
 from torch_mjenvs.compiler import cpu, launch
 from torch_mjenvs.compiler.control import repeat, when_any
-from torch_mjenvs.compiler.llvm import frames, render
+from torch_mjenvs.compiler.llvm import frames, parts, render
 from torch_mjenvs.compiler.lower import lower
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
@@ -309,10 +309,10 @@ def test_physics_at_any_number_of_lanes(dtype):
 def test_blocks_of_a_large_kernel_are_cut_and_it_gives_the_same_bits(dtype, monkeypatch):
     program, lanes = cheetah(dtype), cpu.lanes_of(dtype, cpu.host())
     want, whole = stepped(program), render(program, lanes)
-    monkeypatch.setattr(frames, "LARGE", len(program.live) - 1)
-    monkeypatch.setattr(frames, "LONGEST", 100)
+    monkeypatch.setattr(parts, "LARGE", len(program.live) - 1)
+    monkeypatch.setattr(parts, "LONGEST", 100)
     cut = render(program, lanes)
-    assert "%cut" not in whole and cut.count("label %cut") > 10 and frames.UNTUNED in cut
+    assert "%cut" not in whole and cut.count("label %cut") > 10 and parts.UNTUNED in cut
     got, good = stepped(program), np.arange(24) % 5 != 0
     for name in ("qpos", "qvel", "qacc_warmstart"):
         np.testing.assert_array_equal(bits(got[name][:, good]), bits(want[name][:, good]), err_msg=name)
@@ -346,7 +346,7 @@ def assembly(program: Program, target: cpu.Target) -> str:
         f'target triple = "{target.triple}"\n{render(program, cpu.lanes_of(program.dtype, target))}'
     )
     module.get_function("tile").linkage = llvm.Linkage.external
-    return target.machine().emit_assembly(module)
+    return machine(target).emit_assembly(module)
 
 
 @pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="makes x86 code")

@@ -10,6 +10,7 @@ import numpy as np
 import oracle
 import pytest
 import random_models
+from kernels import object_code
 
 from torch_mjenvs.compiler import cpu, tiles
 from torch_mjenvs.compiler.program import Program
@@ -162,8 +163,7 @@ def test_the_code_of_a_chain_grows_as_its_joints(touching: int) -> None:
 @pytest.mark.cpu
 def test_the_machine_code_of_a_chain_grows_as_its_joints() -> None:
     def size(n: int) -> int:
-        target = cpu.host()
-        return len(cpu._assemble(cpu.assembly(program(KernelRequest(load(chain(n))), "float32"), target), target))
+        return len(object_code(program(KernelRequest(load(chain(n))), "float32"), cpu.host()))
 
     few, more, many = size(36), size(60), size(120)
     assert more < 1.1 * 60 / 36 * few and many < 2.2 * more

@@ -155,12 +155,12 @@ def test_a_fork_while_another_thread_compiles(tmp_path):
     """It waits until LLVM is free: the child finds no lock held by a thread that it does not have."""
     run_forking(
         """
-from torch_mjenvs.compiler import cpu
-assemble, begun = cpu._assemble, threading.Event()
+from torch_mjenvs.compiler import loader
+assemble, begun = loader.assemble, threading.Event()
 def told(*args):
     begun.set()
     return assemble(*args)
-cpu._assemble = told
+loader.assemble = told
 def make(**kwargs):
     env = TorchVectorEnv("InvertedPendulum", 4, **kwargs)
     env.reset(seed=0)
@@ -184,13 +184,13 @@ def test_a_fork_while_another_thread_first_sets_a_state(tmp_path):
     """What is built when it is first asked for is not built under a lock, which the child would find held for ever."""
     run_forking(
         """
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler import loader
 env, other = (TorchVectorEnv(name, 4) for name in ("Walker2d", "InvertedPendulum"))
-assemble, begun = cpu._assemble, threading.Event()
+assemble, begun = loader.assemble, threading.Event()
 def told(*args):
     begun.set()
     return assemble(*args)
-cpu._assemble = told
+loader.assemble = told
 def put(env):
     env.set_state(env.qpos.clone(), env.qvel.clone())
     return True

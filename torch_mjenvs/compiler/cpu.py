@@ -22,10 +22,12 @@ import llvmlite.binding as llvm
 import torch
 
 from . import fork, launch, loader, source, stacks, waiting
+from .assembler import Assembler
 from .back_end import BackEnd
 from .control import unroll_limit
 from .entry import FIELDS, entry
 from .llvm import render
+from .llvm.parts import MARK
 from .program import Buffer, Program, collector_paused
 
 TILES_A_THREAD = 4  # with fewer, a team costs more than it brings
@@ -39,10 +41,6 @@ class Target:
     cpu: str
     features: str
     vector_bytes: int
-
-    def machine(self, opt: int | None = None) -> llvm.TargetMachine:
-        """Return LLVM's maker of code for this target; for `opt` see `loader.machine`."""
-        return loader.machine(self.triple, self.cpu, self.features, opt)
 
 
 @functools.cache
@@ -66,22 +64,17 @@ def lanes_of(dtype: str, target: Target) -> int:
 
 
 def assembly(program: Program, target: Target) -> str:
-    """Return the whole module as LLVM IR."""
+    """Return the whole module as LLVM IR: `@kernel` and the tile, and then the parts, each after a MARK."""
     lanes = lanes_of(program.dtype, target)
     with collector_paused():
         tile = render(program, lanes)
-    return f'target triple = "{target.triple}"\n{tile}\n{entry(tile, lanes, target.vector_bytes, target.triple)}'
-
-
-def _assemble(ir: str, target: Target, opt: int | None = None) -> bytes:
-    module = llvm.parse_assembly(ir)
-    module.verify()
-    code: bytes = target.machine(opt).emit_object(module)
-    return code
+    own, *parts = tile.split(MARK)
+    around = entry(tile, lanes, target.vector_bytes, target.triple)
+    return MARK.join([f'target triple = "{target.triple}"\n{own}\n{around}', *parts])
 
 
 def _toolchain(target: Target, opt: int | None) -> str:
-    code = source.digest_of(_assemble, Target.machine, loader.machine)
+    code = source.digest_of(Assembler.code, loader.assemble, loader.machine, loader.joined)
     return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.chosen(opt)} {target} {code}"
 
 
@@ -306,12 +299,14 @@ def back_end(target: Target | None = None, opt: int | None = None) -> BackEnd:
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> CpuKernel:
         return CpuKernel(name, buffers, dtype, code, lanes_of(dtype, target))
 
+    toolchain = _toolchain(target, opt)
+    by = Assembler(target.triple, target.cpu, target.features, opt, toolchain)
     return BackEnd(
         "cpu",
         torch.device("cpu"),
-        _toolchain(target, opt),
+        toolchain,
         lambda program: assembly(program, target),
-        lambda ir: _assemble(ir, target, opt),
+        by.code,
         load,
         unroll_limit(),
     )

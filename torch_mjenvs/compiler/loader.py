@@ -8,8 +8,10 @@ code, it ends the process. So it is only given code that LLVM has just made for 
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import llvmlite.binding as llvm
 
@@ -19,6 +21,7 @@ options = {"opt": 2, "reloc": "static", "codemodel": "large"}
 
 # The functions that code calls: fused multiply-add and rounding where a processor has no instruction for them, and, on
 # Windows, what touches the pages of a large stack frame in order. A test checks that code calls no others.
+SEVERAL = b"several objects\n"  # what code begins with that is not one object
 CALLED = ("fma", "fmaf", "roundeven", "roundevenf", "__chkstk")
 
 
@@ -36,6 +39,40 @@ def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llv
     return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, **chosen(opt))
 
 
+def assemble(ir: str, made_by: llvm.TargetMachine) -> bytes:
+    """Return the object code of a module."""
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    code: bytes = made_by.emit_object(module)
+    return code
+
+
+def joined(objects: Sequence[bytes]) -> bytes:
+    """Return code that consists of several objects, which may call one another."""
+    if len(objects) == 1:
+        return objects[0]
+    return SEVERAL + json.dumps([len(x) for x in objects]).encode() + b"\n" + b"".join(objects)
+
+
+def objects_of(code: bytes) -> list[bytes]:
+    """Return the objects of which code consists."""
+    if not code.startswith(SEVERAL):
+        return [code]
+    sizes, _, rest = code.removeprefix(SEVERAL).partition(b"\n")
+    ends = list(itertools.accumulate(json.loads(sizes)))
+    return [rest[begin:end] for begin, end in itertools.pairwise([0, *ends])]
+
+
+def serve(given: BinaryIO, made: BinaryIO) -> None:
+    """Make the objects that another process asks for: see `assembler`."""
+    job = json.load(given)
+    options.update(job["options"])
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    by = machine(*job["machine"])
+    made.write(joined([assemble(ir, by) for ir in job["modules"]]))
+
+
 class Loaded:
     """Functions of object code, for as long as this lives.
 
@@ -51,7 +88,8 @@ class Loaded:
                     f"a kernel needs {name}(), for which this processor has no instruction, and this system's C "
                     "library no function"
                 )
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        for x in objects_of(code):
+            engine.add_object_file(llvm.ObjectFileRef.from_data(x))
         engine.finalize_object()
         self._engine = engine
         self.addresses = [engine.get_function_address(name) for name in functions]

@@ -52,7 +52,7 @@ def when(w: Writer, e: Expr) -> None:
     before = w.block
     w.put(f"br i1 {go}, label %{body}, label %{join}")
     w.label(body)
-    w.region(region_op.body)
+    w.body(e)
     new = [masked(w, mask, x.after, x.before, x.type) for x in iter_args]
     after = w.block
     w.put(f"br label %{join}")

@@ -7,41 +7,26 @@ from ..program import Program
 from . import arrays, buffers, control, for_each, queues, scalars, scratch
 from .gpu import NVIDIA, Gpu
 from .list_order import arrays_in_list_order
+from .parts import MARK, Tile
 from .types import Types
 from .writer import Row, Writer
 
 ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS | control.ROWS | queues.ROWS
 
-# wide vectors are wanted even where the host's tuning prefers narrower ones
-TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
-
-# Tangents are tens of thousands of lines in a row, and so are large kernels. The longer a block, the longer LLVM takes
-# for each of its lines. And with its models of AMD's processors it orders instructions once more at the end. This takes
-# an eighth of the time, of large kernels a third, and makes code no faster.
-LONGEST = 1000  # lines of a block
-LARGE = 120_000  # nodes of a kernel: some ten seconds of LLVM's time
-UNTUNED = ' "tune-cpu"="generic"'
-
 
 def render(program: Program, lanes: int) -> str:
-    """Return `@tile(ptr buffers, i64 first world, i64 worlds allocated)` in IR: a program for a vector of worlds."""
-    w = _writer(program, Types(lanes, program.dtype))
+    """Return `@tile(ptr buffers, i64 first world, i64 worlds allocated)` in IR: a program for a vector of worlds.
+
+    After it come the parts that it calls, each after a MARK.
+    """
+    types = Types(lanes, program.dtype)
+    w = Tile(lower(program), types, ROWS, scalars.templates(types))
     for k in buffers.buffers_used(w):
         w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
         w.put(f"%p{k} = load ptr, ptr %a{k}")
-    attributes = TILE + _stack_alignment(w.types)
-    if program.trace.derivatives == "forward" or len(program.live) > LARGE:
-        w.longest = LONGEST
-        attributes += UNTUNED
-        w.put("%go = icmp ne ptr %buffers, null")  # always true, but LLVM does not know that
     _body(w)
-    w.put("ret void")
-    if w.longest:
-        w.label("gone")
-        w.put("ret void")
-    head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
-    body = "\n".join(w.lines)
-    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.column_arrays(w), *_arrays(w), f"{body}\n}}"])
+    head = "define internal void @tile(ptr %buffers, i64 %world, i64 %worlds)"
+    return MARK.join([w.text(head, buffers.column_arrays(w), "%buffers"), *w.parts.values()])
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
@@ -65,7 +50,8 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
 
 def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
     """Write the body of a kernel."""
-    w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
+    types = Types(1, program.dtype, gpu.shared, gpu.own)
+    w = Writer(lower(program), types, ROWS, scalars.templates(types))
     w.gpu, w.common, w.in_scratch = gpu, {program.trace.top}, in_scratch
     w.in_list_order = arrays_in_list_order(w.live)
     asked = [gpu.thread, gpu.block, *([gpu.size] if gpu.warps > 1 else [])]
@@ -93,18 +79,6 @@ def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
 def _arrays(w: Writer) -> list[str]:
     """Return the lines that allocate a function's arrays in its own memory."""
     return [f"  {name} = {w.types.array(n, of)}" for name, (n, of) in w.arrays.items()]
-
-
-def _stack_alignment(types: Types) -> str:
-    """Return the attribute that keeps spilled vectors within one line of the cache, not across two: the stack that a
-    function is called with is aligned to 16 bytes only.
-    """
-    size = types.lanes * types.memory("f")[1]
-    return f" alignstack({size})" if size > 16 else ""
-
-
-def _writer(program: Program, types: Types) -> Writer:
-    return Writer(lower(program), types, ROWS, scalars.templates(types))
 
 
 def _body(w: Writer) -> None:

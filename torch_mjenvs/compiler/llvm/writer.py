@@ -148,7 +148,15 @@ class Writer(Text):
             if e not in self.late:
                 if self.longest and self.block_lines > self.longest:
                     self._cut()
-                self.rows[e.op](self, e)
+                self.write(e)
+
+    def write(self, e: Expr) -> None:
+        """Write the code of a node."""
+        self.rows[e.op](self, e)
+
+    def body(self, e: Expr) -> None:
+        """Write the code of a block that may be skipped."""
+        self.region(e.attr.body)
 
     def _cut(self) -> None:
         """Begin a new block: the longer a block, the longer LLVM takes for each of its lines."""

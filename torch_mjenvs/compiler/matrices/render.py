@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..entry import floating_point_mode
 from ..expr import Expr
-from ..llvm.frames import ROWS, TILE
+from ..llvm.frames import ROWS
+from ..llvm.parts import ATTRIBUTES
 from ..llvm.scalars import templates
 from ..llvm.writer import Row, Writer
 from ..lower import lower
@@ -155,7 +156,7 @@ class _Module:
     def _function(self, step: One) -> str:
         """Return the name of the function that does a step. Steps that differ only in their places share one."""
         arguments = ", ".join(f"ptr %p{k}" for k in range(len(step.matrices)))
-        rest = f"({arguments}) {TILE} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
+        rest = f"({arguments}) {ATTRIBUTES} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
         return self.functions.setdefault(rest, f"@step{len(self.functions)}")
 
     def _lines(self, step: One) -> list[str]:
