@@ -80,6 +80,7 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
     object calls another.
     """
     monkeypatch.setattr(llvm_parts, "FEWEST", 1)
+    monkeypatch.setattr(llvm_parts, "FEWEST_EACH", 0)
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

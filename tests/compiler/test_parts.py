@@ -33,6 +33,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 def apart(monkeypatch) -> None:
     """Every block and loop at the top is a part."""
     monkeypatch.setattr(parts, "FEWEST", 1)
+    monkeypatch.setattr(parts, "FEWEST_EACH", 0)
 
 
 @pytest.fixture
@@ -91,6 +92,8 @@ def test_the_same_bits(dtype, lanes, monkeypatch):
     want = run(program, {"x": x}, at_lanes(dtype, lanes))["y"]
     assert not names(render(program, lanes))
     monkeypatch.setattr(parts, "FEWEST", 1)
+    assert not names(render(program, lanes))  # they share too much
+    monkeypatch.setattr(parts, "FEWEST_EACH", 0)
     assert len(names(render(program, lanes))) == 4
     np.testing.assert_array_equal(bits(run(program, {"x": x}, at_lanes(dtype, lanes))["y"]), bits(want))
 
@@ -194,13 +197,11 @@ def test_an_interrupt_ends_the_other_process(apart, two_processes, monkeypatch):
 
 def test_modules_are_shared_out_by_size(monkeypatch):
     monkeypatch.setattr(assembler, "_processors", lambda: 3)
-    monkeypatch.setattr(assembler, "WORTH_WHILE", 30)
-    sizes = [10, 90, 40, 20, 60]
-    assert assembler._shares(["x" * size for size in sizes]) == [[1], [4, 0], [2, 3]]
-    monkeypatch.setattr(assembler, "WORTH_WHILE", 65)
-    assert assembler._shares(["x" * size for size in sizes]) == [[1, 2, 3], [4, 0]]
+    modules = ["x" * size for size in (10, 90, 40, 20, 60)]
+    assert assembler._shares(modules, 30) == [[1], [4, 0], [2, 3]]
+    assert assembler._shares(modules, 65) == [[1, 2, 3], [4, 0]]
     monkeypatch.setattr(assembler, "_processors", lambda: 1)
-    assert assembler._shares(["x" * size for size in sizes]) == [[1, 4, 2, 3, 0]]
+    assert assembler._shares(modules, 30) == [[1, 4, 2, 3, 0]]
 
 
 @pytest.mark.parametrize("objects", [[b"one"], [b"one", b"", b"several objects\n"]])

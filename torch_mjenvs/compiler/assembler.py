@@ -22,6 +22,7 @@ from .llvm.parts import MARK, name_of
 
 # Characters of IR for another process: LLVM takes half a second for them, and Python a tenth of one to start
 WORTH_WHILE = 600_000
+FAST = 5  # times as many at level 0, at which LLVM is as much faster
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Assembler:
 
     def objects(self, modules: Sequence[str]) -> list[bytes]:
         """Return the objects of some modules, made by several processes if that is worth while."""
-        shares = _shares(modules)
+        fast = loader.chosen(self.opt)["opt"] == 0
+        shares = _shares(modules, FAST * WORTH_WHILE if fast else WORTH_WHILE)
         others = [self._begun([modules[k] for k in share]) for share in shares[1:]]
         made: dict[int, bytes] = {}
         try:
@@ -90,8 +92,10 @@ class Assembler:
         return loader.machine(self.triple, self.cpu, self.features, self.opt)
 
 
-def _shares(modules: Sequence[str]) -> list[list[int]]:
-    """Share out modules among processes: return the numbers of those of each, first of this one."""
+def _shares(modules: Sequence[str], fewest: int) -> list[list[int]]:
+    """Share out modules among processes, each with as many characters as `fewest` says: return the numbers of those of
+    each process, first of this one.
+    """
     processes = _processors() if _has_interpreter() else 1
     shares: list[list[int]] = [[] for _ in range(min(processes, len(modules)))]
 
@@ -101,8 +105,8 @@ def _shares(modules: Sequence[str]) -> list[list[int]]:
     for k in sorted(range(len(modules)), key=lambda k: -len(modules[k])):
         min(shares, key=size).append(k)
     first, *rest = shares
-    first += [k for share in rest if size(share) < WORTH_WHILE for k in share]
-    return [first, *(share for share in rest if size(share) >= WORTH_WHILE)]
+    first += [k for share in rest if size(share) < fewest for k in share]
+    return [first, *(share for share in rest if size(share) >= fewest)]
 
 
 def _processors() -> int:

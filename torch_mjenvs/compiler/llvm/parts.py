@@ -19,6 +19,7 @@ from .types import Types
 from .writer import ActiveSet, Row, Writer
 
 FEWEST = 8_000  # nodes of a part: LLVM takes some 0.4 s for them
+FEWEST_EACH = 30  # ... for each value that it is given, or makes: these go through memory
 MARK = "\n; a part\n"  # what stands before each part in the text of a module
 
 # wide vectors are wanted even where the host's tuning prefers narrower ones
@@ -52,7 +53,7 @@ class Function(Writer):
     def __init__(self, code: Code, types: Types, rows: Rows, templates: Templates, nodes: int):
         """Begin a function of so many nodes."""
         super().__init__(code, types, rows, templates)
-        self.code = code
+        self.code, self.nodes = code, nodes
         self.parts: dict[str, str] = {}
         self.large = self.program.trace.derivatives == "forward" or nodes > LARGE
         self.longest = LONGEST if self.large else 0
@@ -88,9 +89,8 @@ class Function(Writer):
 
 
 class Tile(Function):
-    """Writes a whole program, with its large blocks and loops as parts.
-
-    Only those at the top are: what loops within loops share is much, and takes time to hand over.
+    """Writes a whole program, with blocks and loops as parts: those at the top that are large, and share little with the
+    code around. The loop over a step's substeps is such a one, and the block that begins an episode.
     """
 
     def __init__(self, code: Code, types: Types, rows: Rows, templates: Templates):
@@ -105,8 +105,8 @@ class Tile(Function):
             return
         part = _Part(self, self.large_ones[e])
         part.write(e)
-        results = [x.result for x in e.attr.iter_args if x.result in self.live]
-        self._call(part, results)
+        if not self._called(part, [x.result for x in e.attr.iter_args if x.result in self.live]):
+            super().write(e)
 
     def body(self, e: Expr) -> None:
         """Write the code of a block. As a part it has none of the branch around: a step that skips it loses nothing."""
@@ -116,10 +116,15 @@ class Tile(Function):
         part = _Part(self, self.large_ones[e])
         part.body(e)
         ends = dict.fromkeys(x.after for x in e.attr.iter_args if x.result in self.live)
-        self._call(part, [x for x in ends if type(x) is Expr and x in part.names and x not in self.names])
+        if not self._called(part, [x for x in ends if type(x) is Expr and x in part.names and x not in self.names]):
+            super().body(e)
 
-    def _call(self, part: _Part, results: Sequence[Expr]) -> None:
-        """Write the call of a part whose code is written, and name its results."""
+    def _called(self, part: _Part, results: Sequence[Expr]) -> bool:
+        """Write the call of a part whose code is written, name its results, and return True; or, if it shares much with
+        the code around, do nothing and return False.
+        """
+        if FEWEST_EACH * (len(part.given) + len(results)) > part.nodes:
+            return False
         made = [(part.names[x], part.type_of(x)) for x in results]
         name, text = part.closed(made)
         self.parts[name] = text
@@ -131,6 +136,7 @@ class Tile(Function):
         self.put(f"call void {self.assign(f'load ptr, ptr {name}.at')}(ptr {given_at}, ptr {made_at})")
         for k, (x, (_, type_)) in enumerate(zip(results, made, strict=True)):
             self.names[x] = self.assign(f"load {type_}, ptr {self.assign(self.at(made_at, k))}")
+        return True
 
 
 class _Part(Function):
