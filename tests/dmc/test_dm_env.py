@@ -124,7 +124,7 @@ def test_a_view_may_not_have_the_name_of_an_observation_beside_it(flat: bool, na
         "environment_kwargs": {"flat_observation": flat}, "from_pixels": True,
         "render_kwargs": {"height": 12, "width": 16, "views": {name: {"camera": 0}, "side": {"camera": 1}}},
     }  # fmt: skip
-    with pytest.raises(ValueError, match=rf"the names \['{name}'\], which are also views of pixels"):
+    with pytest.raises(ValueError, match=rf"the names \['{name}'\], as have views of pixels"):
         torch_mjenvs.dmc.load("cartpole", "swingup", 2, pixels_only=False, **asked)  # type: ignore[arg-type]
     env = torch_mjenvs.dmc.load("cartpole", "swingup", 2, **asked)  # type: ignore[arg-type]
     assert {x: y.shape for x, y in env.observation_spec().items()} == {name: (2, 12, 16, 3), "side": (2, 12, 16, 3)}

@@ -35,7 +35,7 @@ class SuiteEnvironment(dm_env.Environment):
         self._bad = np.zeros(env.num_envs, bool)
         own, pictures = self._parts(env.obs)
         if both := sorted(own.keys() & pictures.keys()):
-            raise ValueError(f"the task's observations have the names {both}, which are also views of pixels: rename them")
+            raise ValueError(f"the task's observations have the names {both}, as have views of pixels: rename these")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._env!r})"
