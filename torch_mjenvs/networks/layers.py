@@ -63,7 +63,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Block:
-    """A matrix of parameters: its place in the vector that networks describe, and its place and rows elsewhere."""
+    """A matrix of parameters: its place in the vector that networks describe, `theta`, and in a memory elsewhere, `own`,
+    where its rows begin `row` numbers apart.
+    """
 
     theta: int
     own: int
