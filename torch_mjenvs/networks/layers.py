@@ -63,8 +63,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Block:
-    """A matrix of parameters: its place in the vector that networks describe, `theta`, and in a memory elsewhere, `own`,
-    where its rows begin `row` numbers apart.
+    """A matrix of parameters: its place `theta` in the vector that networks describe, and its place `own` elsewhere, in
+    a memory where its rows begin `row` numbers apart.
     """
 
     theta: int
