@@ -216,7 +216,7 @@ def arguments(task: Task | str | None, given: Mapping[str, Any]) -> dict[str, An
     out: dict[str, Any] = {}
     for name, value in given.items():
         field, _, entry = name.partition(".")
-        whole = out.get(field, getattr(task, field, None))
+        whole: Any = out.get(field, getattr(task, field, None))
         if not hasattr(task, field) or (entry and not (isinstance(whole, Mapping) and entry in whole)):
             raise ValueError(f"the task has no field {name!r}")
         out[field] = {**whole, entry: value} if entry else value
