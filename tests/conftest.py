@@ -45,7 +45,6 @@ AS_USERS = loader.options["opt"]
 torch.set_num_threads(1)  # during imports and in modules' fixtures; for tests see `one_thread`
 # A run syncs thirty files, each of which may take the disk as long as an iteration; and no test cuts the power.
 os.fsync = lambda fd: None
-gc.disable()  # while tests' modules are imported, and what they import; see `pytest_collection_finish`
 launched: Counter[str] = Counter()
 
 
@@ -86,6 +85,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("cpu"):
                 item.add_marker(pytest.mark.skip(reason="about the CPU's code"))
+
+
+def pytest_collectstart() -> None:
+    gc.disable()  # while tests' modules are imported, and what they import
 
 
 def pytest_collection_finish() -> None:
