@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 PAIR = """<mujoco><worldbody>
   <body><freejoint/><geom type="cylinder" margin="{}" size="{} {}"/></body>
   <body><freejoint/><geom type="{}" size="{} {} {}"/></body></worldbody></mujoco>"""
-MODELS, POSES = 12, 25
+FEW, MANY, POSES = 5, 12, 25  # models of a fast run and of a slow one, which begins with the same
 CASES = (
     *(("box", 0.0, kind) for kind in ("upright", "nearly", "any")),
     *(("cylinder", 0.0, kind) for kind in ("upright", "nearly", "square", "any")),
@@ -66,10 +66,11 @@ def least(model: mujoco.MjModel, data: mujoco.MjData) -> float:
     return float(reach(model, data, best).min())
 
 
+@pytest.mark.parametrize("models", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("other", "margin", "kind"), CASES)
-def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(other, margin, kind):
+def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(other, margin, kind, models):
     rng, seen, others, off = np.random.default_rng(0), 0, 0, list[float]()
-    for _ in range(MODELS):
+    for _ in range(models):
         size = rng.uniform(0.02, 0.3, 5)
         mjm = mujoco.MjModel.from_xml_string(PAIR.format(margin, *size[:2], other, *size[2:]))
         mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
@@ -90,7 +91,7 @@ def test_contacts_are_those_of_the_shortest_way_out_and_of_mujoco(other, margin,
             if len(ours) == len(theirs) == 1:
                 assert -ours[0] < depth + 1e-9, "a dense search finds a shorter way"
                 off.append(abs(ours[0] - theirs[0]))
-    assert seen > 100 and others <= 0.01 * seen
+    assert seen > 8 * models and others <= max(1, 0.01 * seen)
     assert len(off) < 20 or np.median(off) < 1e-6
 
 
