@@ -7,10 +7,14 @@ the CPU's own code are marked `cpu`.
 
 from __future__ import annotations
 
+import gc
+import io
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +43,8 @@ AS_USERS_HAVE_IT = {"test_gymnasium_parity", "test_episode_distribution"}
 AS_USERS = loader.options["opt"]
 
 torch.set_num_threads(1)  # during imports and in modules' fixtures; for tests see `one_thread`
+# A run syncs thirty files, each of which may take the disk as long as an iteration; and no test cuts the power.
+os.fsync = lambda fd: None
 launched: Counter[str] = Counter()
 
 
@@ -81,6 +87,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="about the CPU's code"))
 
 
+def pytest_collectstart() -> None:
+    gc.disable()  # while tests' modules are imported, and what they import
+
+
+def pytest_collection_finish() -> None:
+    """Have Python's collector leave out what was imported: a million objects, mostly torch's and TorchRL's. To look
+    through them takes a third of a second, and was a tenth of a test's time, since every training run and many traces
+    bring it about.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(autouse=True)
 def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
     """With `--device cuda`, a test that launched kernels on the CPU only has tested nothing, and fails."""
@@ -112,6 +132,30 @@ def compiled_as_its_folder_has_it(request: pytest.FixtureRequest) -> Iterator[No
         if hurried and request.config.option.markexpr == "not slow":
             patch.setitem(loader.options, "opt", 0)
         yield
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Draw the learning curves of training runs."""
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave learning curves undrawn, for which a small run takes a third of its time; but the first of a process, which
+    imports what draws, and those of tests that use `drawn`.
+    """
+    module = sys.modules.get("matplotlib.figure")
+    if module is None or "drawn" in request.fixturenames:
+        return
+    save = module.Figure.savefig
+
+    def savefig(self: Any, where: Any, **options: Any) -> None:
+        if isinstance(where, io.BytesIO):  # as `runs.save_curve` does
+            where.write(b"undrawn")
+        else:
+            save(self, where, **options)
+
+    monkeypatch.setattr(module.Figure, "savefig", savefig)
 
 
 @pytest.fixture

@@ -117,6 +117,19 @@ def test_pictures_are_observed_under_dm_controls_names(flat: bool) -> None:
         torch_mjenvs.dmc.load("cartpole", "swingup", render_kwargs=view)
 
 
+@pytest.mark.parametrize("flat, name", [(False, "position"), (True, "observations")])
+def test_a_view_may_not_have_the_name_of_an_observation_beside_it(flat: bool, name: str) -> None:
+    """Alone it may: dm_env has all under one name each, where Gymnasium and TorchRL keep pictures apart."""
+    asked = {
+        "environment_kwargs": {"flat_observation": flat}, "from_pixels": True,
+        "render_kwargs": {"height": 12, "width": 16, "views": {name: {"camera": 0}, "side": {"camera": 1}}},
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=rf"the names \['{name}'\], as have views of pixels"):
+        torch_mjenvs.dmc.load("cartpole", "swingup", 2, pixels_only=False, **asked)  # type: ignore[arg-type]
+    env = torch_mjenvs.dmc.load("cartpole", "swingup", 2, **asked)  # type: ignore[arg-type]
+    assert {x: y.shape for x, y in env.observation_spec().items()} == {name: (2, 12, 16, 3), "side": (2, 12, 16, 3)}
+
+
 def test_depth_and_segmentation_have_dm_controls_names_and_shapes() -> None:
     """What they show is compared with dm_control's in test_dmc_pictures.py, where there is OpenGL."""
     ours = torch_mjenvs.dmc.load("cartpole", "balance", num_envs=2, device="cpu")

@@ -409,6 +409,16 @@ def test_torchrl_nests_views_and_a_list_names_cameras():
     assert td["pixels", "track"].shape == (N, 20, 24, 3) and "observation" in td
 
 
+def test_views_are_kept_apart_from_observations_of_the_same_name():
+    """In a dict of their own, in both interfaces: neither hides the other. (A task's "pixels" are refused.)"""
+    options = {"width": 24, "height": 20, "views": {"position": {"camera": 0}}, "state": True}
+    env = TorchVectorEnv("cartpole-balance", N, pixels=options)
+    obs = env.reset(seed=0)[0]
+    assert obs["state"]["position"].shape == (N, 3) and obs["pixels"]["position"].shape == (N, 20, 24, 3)
+    td = TorchRLEnv("cartpole-balance", N, pixels=options).reset()
+    assert td["position"].shape == (N, 3) and td["pixels", "position"].shape == (N, 20, 24, 3)
+
+
 @pytest.mark.parametrize("views, error, said", [
     ([], TypeError, "views must be a dict of options by name"),
     ("track", TypeError, "views must be a dict of options by name"),

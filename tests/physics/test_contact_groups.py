@@ -172,20 +172,20 @@ def test_many_pairs_with_friction_where_masses_vary(cone, slots, quickly_compile
     oracle.compare_steps(Simulation(model, 6, dtype=torch.float64, vary="body_mass"), model, scattered(model, 6), 3)
 
 
-@pytest.mark.parametrize("among", ["batches", "slots"])
 @pytest.mark.parametrize(("condim", "cone"), [(3, "pyramidal"), (6, "pyramidal"), (4, "elliptic")])
-def test_frictions_that_vary_soften_contacts_in_loops_as_those_written_out(condim, cone, among, monkeypatch):
-    """Each world's own friction decides how stiff its contacts are, and where Newton steps are repeated."""
+def test_frictions_that_vary_soften_contacts_in_loops_as_those_written_out(condim, cone, monkeypatch):
+    """In batches, and in slots: each world's own friction decides how stiff its contacts are, and where Newton steps
+    are repeated.
+    """
     model = heap(5, condim, False, cone)
     model.geom_solimp[:, :2], model.geom_friction[:] = 0.998, [0.6, 0.05, 0.05]
     monkeypatch.setitem(PRECISIONS, "float64", replace(SINGLE, tolerance=DOUBLE.tolerance))  # float32's bounds
     states, rng = scattered(model, 16), np.random.default_rng(0)
     frictions = np.exp(rng.uniform(np.log(0.02), np.log(1.5), (16, model.ngeom, 3)))
     found = []
-    for few in (2, 1000):
+    for few, pooled in ((1000, 1000), (2, 1000), (2, 2)):
         monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST", few)
-        if among == "slots":
-            monkeypatch.setattr(POOLED, few)
+        monkeypatch.setattr(POOLED, pooled)
         sim = Simulation(model, 16, dtype=torch.float64, vary="geom_friction", outputs=("qacc", "qfrc_constraint"))
         for k, (qpos, qvel) in enumerate(states):
             sim.qpos[k], sim.qvel[k] = torch.from_numpy(qpos), torch.from_numpy(qvel)
@@ -193,8 +193,8 @@ def test_frictions_that_vary_soften_contacts_in_loops_as_those_written_out(condi
         sim.step()
         found.append(sim)
     for name in ("qacc", "qfrc_constraint"):
-        ours, theirs = (getattr(sim, name) for sim in found)
-        assert (ours - theirs).abs().max() < 1e-9 * ours.abs().max()
+        written, *looped = (getattr(sim, name) for sim in found)
+        assert all((x - written).abs().max() < 1e-9 * written.abs().max() for x in looped)
     m, softened = load(model), 0
     for k, (qpos, qvel) in enumerate(states):
         model.geom_friction[:] = frictions[k]

@@ -5,6 +5,8 @@ How near either comes is measured by MuJoCo's answer at a tolerance of 1e-10.
 
 from __future__ import annotations
 
+import functools
+
 import mujoco
 import numpy as np
 import pytest
@@ -26,6 +28,24 @@ PAIRS = (
     ("cylinder", "cylinder"),
     ("cylinder", "box"),
 )
+USUAL, SHARP, DEEP = (150, 0.3, 0), {0.3: (300, 0.3, 2), 0.1: (300, 0.1, 2)}, (150, 0.05, 1)  # of `poses`
+
+
+@functools.cache
+def in_all_poses(pair: tuple[str, str], more: str = "") -> dict[tuple[int, float, int], list[list[np.ndarray]]]:
+    """Our contacts in the poses of several tests. All at once, since some poses take as long as many."""
+    kinds, out = [USUAL, *SHARP.values(), DEEP], {}
+    got = found(single(pair, more), np.concatenate([poses(*kind) for kind in kinds]))
+    for kind in kinds:
+        out[kind], got = got[: kind[0]], got[kind[0] :]
+    return out
+
+
+def single(pair: tuple[str, str], more: str = "") -> mujoco.MjModel:
+    """Two shapes with one contact."""
+    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]), more)
+    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    return mjm
 
 
 @pytest.mark.parametrize(
@@ -33,11 +53,8 @@ PAIRS = (
 )
 def test_convex_shapes_touch_as_in_mujoco(pair, more):
     """One contact of each pair, in any pose: as near to the exact one as MuJoCo's own."""
-    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]), more)
-    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
-    states = poses(150, 0.3, 0)
-    got, usual = found(mjm, states), expected(mjm, states)
-    want = exactly(mjm, states)
+    mjm, states = single(pair, more), poses(*USUAL)
+    got, usual, want = in_all_poses(pair, more)[USUAL], expected(mjm, states), exactly(mjm, states)
     # a distance within 1e-6 of the margin may fall on either side
     assert np.mean([len(g) == len(w) for g, w in zip(got, want, strict=True)]) > 0.99
     both = [(g[0], u[0], w[0]) for g, u, w in zip(got, usual, want, strict=True) if len(g) == len(u) == len(w) == 1]
@@ -53,14 +70,12 @@ def test_convex_shapes_touch_as_in_mujoco(pair, more):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-@pytest.mark.parametrize("apart", [0.3, 0.1])
+@pytest.mark.parametrize("apart", SHARP)
 def test_ellipsoids_and_cylinders_touch_as_in_mujoco_at_its_sharpest(pair, apart):
     """Ours is the depth to rounding, MuJoCo's within 1e-11 of it, and its normal within the root of that."""
-    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]))
-    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    mjm = single(pair)
     mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-12
-    states = poses(300, apart, 2)
-    got, want = found(mjm, states), expected(mjm, states)
+    got, want = in_all_poses(pair)[SHARP[apart]], expected(mjm, poses(*SHARP[apart]))
     assert [len(g) for g in got] == [len(w) for w in want] and sum(map(len, got)) > 20
     errors = np.abs([g[0] - w[0] for g, w in zip(got, want, strict=True) if g])
     same = errors[:, 0] < 2e-10
@@ -87,8 +102,7 @@ def test_ends_of_two_cylinders_deep_in_each_other_do_not_both_count_as_flat():
 @pytest.mark.parametrize("tilt", [1e-2, 1e-3])
 def test_a_cylinder_beside_an_edge_that_is_almost_parallel_touches_as_in_mujoco_at_its_sharpest(pair, tilt):
     """As cans and boxes do that stand on a table."""
-    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]))
-    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    mjm = single(pair)
     mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-12
     states = beside_each_other(150, tilt)
     got, want = found(mjm, states), expected(mjm, states)
@@ -99,10 +113,8 @@ def test_a_cylinder_beside_an_edge_that_is_almost_parallel_touches_as_in_mujoco_
 
 @pytest.mark.parametrize("pair", [("ellipsoid", "ellipsoid"), ("cylinder", "cylinder"), ("ellipsoid", "cylinder")])
 def test_deep_inside_of_each_other_the_way_out_is_nearer_to_the_shortest_than_in_mujoco(pair):
-    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]))
-    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
-    states = poses(150, 0.05, 1)
-    got, usual, want = found(mjm, states), expected(mjm, states), exactly(mjm, states)
+    mjm, states = single(pair), poses(*DEEP)
+    got, usual, want = in_all_poses(pair)[DEEP], expected(mjm, states), exactly(mjm, states)
     both = [(g[0], u[0], w[0]) for g, u, w in zip(got, usual, want, strict=True) if len(g) == len(u) == len(w) == 1]
     assert len(both) > 140
     ours, theirs = (np.abs([x[k] - x[2] for x in both]) for k in (0, 1))

@@ -35,7 +35,7 @@ def parameters(folder: Path) -> dict[str, torch.Tensor]:
     return {name: x for name, x in found.items() if isinstance(x, torch.Tensor)}
 
 
-def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch, capsys):
+def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch, capsys, drawn):
     ppo_torchrl.main([*SMALL, "--out", str(tmp_path / "whole")])
     update, calls = ppo_torchrl.PPO.update, []
 

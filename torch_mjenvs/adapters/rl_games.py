@@ -84,14 +84,16 @@ class RlGamesVecEnv(IVecEnv):
         self._seed = None if seed is None else as_seed(seed)
 
     def reset(self) -> Any:
-        """Start new episodes in all worlds, and return their observations (N, D), float32."""
+        """Start new episodes in all worlds, and return their observations (N, D), float32, pictures as bytes; if the
+        task has groups, a dict of two such tensors, "obs" and "states".
+        """
         seed, self._seed = self._seed, None
         return self._given(self.env.reset(seed=seed)[0])
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Step all worlds under actions (N, A).
 
-        Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
+        Returns observations as `reset` does, rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         infos = {"time_outs": truncated & ~terminated, "final_obs": self._given(info["final_obs"])}

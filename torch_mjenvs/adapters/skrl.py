@@ -92,7 +92,7 @@ class SkrlVecEnv(Wrapper):
         return self._taken(obs), reward, terminated, truncated, self._info
 
     def state(self) -> torch.Tensor | None:
-        """Return the states (N, S) of the last step or reset; None for a task without groups."""
+        """Return the states (N, S) of the last step or reset; None before, and for a task without groups."""
         if self._rows is None or not self._groups.there:
             return None
         return self._groups.of("critic", self._rows)

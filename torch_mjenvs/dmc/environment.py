@@ -33,6 +33,9 @@ class SuiteEnvironment(dm_env.Environment):
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
         self._drawings: dict[tuple[tuple[int, int], int, str], Callable[[], np.ndarray]] = {}  # by size, camera, output
         self._bad = np.zeros(env.num_envs, bool)
+        own, pictures = self._parts(env.obs)
+        if both := sorted(own.keys() & pictures.keys()):
+            raise ValueError(f"the task's observations have the names {both}, as have views of pixels: rename these")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._env!r})"
@@ -168,14 +171,17 @@ class SuiteEnvironment(dm_env.Environment):
         return (self._env.num_envs,) if self._batched else ()
 
     def _named(self, obs: Any) -> dict[str, np.ndarray]:
-        shown: dict[str, Any] = {}
-        if self._env._pixels is not None:  # it shows {"state": ..., "pixels": ...}, or pictures alone
-            obs, shown = (obs["state"], obs["pixels"]) if self._env._pixels.options.state else ({}, obs)
-            shown = shown if isinstance(shown, dict) else {PIXELS: shown}
-        parts = {FLAT: obs} if isinstance(obs, torch.Tensor) else dict(obs)
-        parts |= shown
-        found = {name: x.cpu().numpy().copy() for name, x in parts.items()}
+        own, pictures = self._parts(obs)
+        found = {name: x.cpu().numpy().copy() for name, x in (own | pictures).items()}
         return found if self._batched else {name: x[0] for name, x in found.items()}
+
+    def _parts(self, obs: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the task's own observations, and pictures, by name."""
+        pictures: Any = {}
+        if self._env._pixels is not None:  # it shows {"state": ..., "pixels": ...}, or pictures alone
+            obs, pictures = (obs["state"], obs["pixels"]) if self._env._pixels.options.state else ({}, obs)
+        own = {FLAT: obs} if isinstance(obs, torch.Tensor) else dict(obs)
+        return own, {PIXELS: pictures} if isinstance(pictures, torch.Tensor) else dict(pictures)
 
     def _kinds(self, kinds: np.ndarray) -> Any:
         return kinds if self._batched else dm_env.StepType(int(kinds[0]))

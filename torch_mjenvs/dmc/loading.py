@@ -47,8 +47,9 @@ def load(
         `pixels`: "stack", "action_repeat", ... Each of its "views" is an observation of its own.
 
     Raises ValueError for an unknown domain or task, a control step that is not a whole number of substeps, both
-    "control_timestep" and "n_sub_steps", or visualize_reward=True; TypeError for any other argument; MissingExtra if
-    dm_control, and dm_env with it, is not installed.
+    "control_timestep" and "n_sub_steps", visualize_reward=True, or a view that is named like one of the task's
+    observations beside it; TypeError for any other argument; MissingExtra if dm_control, and dm_env with it, is not
+    installed.
     """
     try:
         from .environment import SuiteEnvironment

@@ -56,8 +56,8 @@ class TaskCalls:
 
         Raises ValueError if it draws from NumPy's, Python's or torch's generator, which would give all worlds and
         episodes the same numbers, unless it `may_draw`. In a program of several threads another thread may have drawn,
-        so it only warns. Raises ValueError, too, if a second call with the same arguments gives
-        something else.
+        so it only warns. Raises ValueError, too, if a second call with the same arguments gives something else, and
+        TypeError if it asks for the value of a world's number, and catches the error that says so.
         """
 
         def call() -> Any:

@@ -63,7 +63,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Block:
-    """A matrix of parameters: its place in the vector that networks describe, and its place and rows elsewhere."""
+    """A matrix of parameters: its place `theta` in the vector that networks describe, and its place `own` elsewhere, in
+    a memory where its rows begin `row` numbers apart.
+    """
 
     theta: int
     own: int

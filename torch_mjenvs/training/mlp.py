@@ -38,7 +38,6 @@ from ..networks.tiles import FRAMES, Scratch, zeros
 __all__ = ["MLP"]
 
 NAMES = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.ELU: "elu", nn.SiLU: "silu"}
-FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}  # of kernels, whatever torch's defaults are
 PART = 2  # tiles whose gradients one thread adds up; their sums are added after that
 
 
@@ -185,7 +184,8 @@ class _Passes:
                 self.places.append(((block.rows, block.columns), (block.row, 1), block.own))
             else:
                 self.places.append(((block.columns,), (1,), block.own))
-        self.theta = torch.zeros(self.size, **FLOATS)
+        # Memory made from it is float32 on the CPU, too, whatever torch's defaults are.
+        self.theta = torch.zeros(self.size, dtype=torch.float32, device="cpu")
         self.own = [self.theta.as_strided(*place) for place in self.places]
         self.inputs, self.outputs, self.rounded = widths[0], widths[-1], rounded
         self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
@@ -193,7 +193,7 @@ class _Passes:
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
         self.launches: list[PlanLaunch] = []  # with the memory of this many threads, for one call at a time
-        self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0, **FLOATS), threading.Lock()
+        self.threads, self.rows, self.nothing, self.lock = 0, 0, self.theta.new_zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
         """Plan the forward pass, one tile a turn, and the backward pass, PART tiles a turn."""
@@ -242,14 +242,14 @@ class _Passes:
     def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Return outputs (N, O) for inputs (N, I)."""
         tiles = -(-len(x) // FRAMES)
-        out = torch.empty(tiles * FRAMES, self.width, **FLOATS)
+        out = self.theta.new_empty(tiles * FRAMES, self.width)
         self._launch(0, tiles, FRAMES, parameters, {"out": out}, x=x)
         return out[: len(x), : self.outputs].contiguous()
 
     def backward(self, x: Tensor, gradient: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of the parameters, from inputs (N, I) and the gradient of the outputs (N, O)."""
         parts = -(-len(x) // (PART * FRAMES))
-        sums = torch.empty(parts, self.size, **FLOATS)
+        sums = self.theta.new_empty(parts, self.size)
         self._launch(1, parts, PART * FRAMES, parameters, {"sums": sums}, x=x, gradient=gradient)
         total, found = sums.sum(0), [torch.empty_like(p) for p in parameters]
         torch._foreach_copy_(found, [total.as_strided(*place) for place in self.places])
@@ -279,13 +279,13 @@ class _Passes:
     def _reserve(self, threads: int, rows: int) -> None:
         """Allocate memory for this many threads, and row numbers for this many rows."""
         self.threads, self.rows = threads, rows
-        pairs: dict[str, Any] = {"dtype": torch.int32, "device": "cpu"}
+        new = self.theta.new_zeros
         tensors = {
-            "own": torch.zeros(threads * self.scratch.size, **FLOATS),
-            "biases": torch.zeros(self.biases.size, **FLOATS),
-            "own pairs": torch.zeros(threads * self.pairs.size, **pairs),
-            "weight pairs": torch.zeros(self.weight_pairs.size, **pairs),
-            "order": torch.arange(rows, device="cpu"), "theta": self.theta,
+            "own": new(threads * self.scratch.size),
+            "biases": new(self.biases.size),
+            "own pairs": new(threads * self.pairs.size, dtype=torch.int32),
+            "weight pairs": new(self.weight_pairs.size, dtype=torch.int32),
+            "order": torch.arange(rows, device=self.theta.device), "theta": self.theta,
             **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # each call has its own
         }  # fmt: skip
         self.launches = [PlanLaunch(kernel, tensors) for kernel in self.kernels]

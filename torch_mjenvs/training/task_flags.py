@@ -216,7 +216,8 @@ def arguments(task: Task | str | None, given: Mapping[str, Any]) -> dict[str, An
     out: dict[str, Any] = {}
     for name, value in given.items():
         field, _, entry = name.partition(".")
-        if not hasattr(task, field) or (entry and entry not in getattr(task, field)):
+        whole: Any = out.get(field, getattr(task, field, None))
+        if not hasattr(task, field) or (entry and not (isinstance(whole, Mapping) and entry in whole)):
             raise ValueError(f"the task has no field {name!r}")
-        out[field] = {**out.get(field, getattr(task, field)), entry: value} if entry else value
+        out[field] = {**whole, entry: value} if entry else value
     return out
