@@ -99,6 +99,33 @@ def test_fresh_data_are_those_of_mj_step1_after_the_last_substep(integrator: str
     assert 20 < touching < 60
 
 
+@pytest.mark.parametrize("which", ["gymnasium", "fresh", "forward"])
+def test_the_state_is_the_new_one_in_all_data_as_in_mjdata(which: str) -> None:
+    """Gymnasium's tasks read data.qpos beside data.xpos, which is a substep older; so may a task."""
+
+    class Reads(Fresh):
+        data = which
+
+        def observe(self, m: Model, world: World) -> list:
+            world.qpos[0], world.data.qvel[0] = 7.0, 7.0  # copies
+            return [*world.data.qpos, *world.qvel, *world.data.act, *world.data.ctrl, *world.data.xpos[2]]
+
+    n, mjm = 4, model("Euler")
+    env = TorchVectorEnv(Reads(), n, dtype=torch.float64)
+    env.reset(seed=0)
+    state = [x.cpu().numpy().copy() for x in (env.qpos, env.qvel, env.act)]
+    ctrl = np.random.default_rng(0).uniform(-1, 1, (n, 1))
+    obs, *_ = env.step(torch.tensor(ctrl, device=env.device))
+    for k in range(n):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:], d.act[:] = (x[k] for x in state)
+        d.ctrl[:] = ctrl[k]
+        mujoco.mj_step(mjm, d, 3)
+        if which != "gymnasium":
+            mujoco.mj_kinematics(mjm, d)
+        close(obs[k].cpu().numpy(), np.concatenate([d.qpos, d.qvel, d.act, d.ctrl, d.xpos[2]]))
+
+
 @pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "RK4"])
 def test_forward_data_are_those_of_mj_forward_after_the_last_substep(integrator: str) -> None:
     """All fields are of the new state, forces, accelerations and their sensors under the step's control, too."""

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs.scalar import maximum
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,23 @@ def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, 
     assert re.search("known only when the kernel runs.*torch_mjenvs.scalar has select", why)
 
 
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda world: world.data.xmat[1][2][2], "xmat has nine numbers, row by row"),
+        (lambda world: world.qpos - world.qvel, "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: 2.0 * world.data.xpos[1], "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: world.data.xpos[1] * world.qpos[0], "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: maximum(world.data.xpos[1], 0.0), "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: world.qpos[0] + world.data.xpos[1], "torch_mjenvs.vectors has add, sub, scale"),
+    ],
+)
+def test_numpy_s_habits_are_told_what_to_write(read, said):
+    with pytest.raises(TypeError) as caught:
+        TorchVectorEnv(Broken(functions={"observe": lambda m, world: [read(world)]}), 2)
+    assert said in "".join([str(caught.value), *caught.value.__notes__])
+
+
 def swallow(m, before, action, after):
     try:
         up = 1.0 if after.qpos[0] > 0.0 else -1.0
@@ -298,6 +316,8 @@ def test_attempts_draw_from_what_they_are_given():
         (lambda world: world.memory["pahse"], KeyError, r"memory\(\) declares no 'pahse'; did you mean 'phase'\?"),
         (lambda world: world.action[0], AttributeError, "a world has no 'action'; it has .*may keep it in memory"),
         (lambda world: world.data.cvelo[1][0], AttributeError, "no field 'cvelo'; did you mean cvel"),
+        (lambda world: world.data.body("pole").xpos[0], AttributeError, r"'body': read world.data.xpos\[m.body\(NAME"),
+        (lambda world: world.data.contact.geom[0][0], AttributeError, r"m.sensor\(NAME\)\] of a <contact> sensor"),
     ],
 )
 def test_names_that_a_world_does_not_have(read, error, said):
@@ -322,6 +342,7 @@ def test_the_memory_after_a_step_cannot_be_read_before_it_is_made(read):
         (lambda m, w: [w.data.qacc[m.body("pole")]], "a place or a slice"),
         (lambda m, w: w.data.xpos["pole"], r"read by places, not by names: \[m.body\('pole'\)\]"),
         (lambda m, w: [w.qpos["hinge"]], r"read by places, not by names: \[m.joint\('hinge'\).qpos\], or .qvel"),
+        (lambda m, w: [w.data.xpos[m.body("pole"), 2]], r"read by one place at a time: \[.*pole.*\]\[2\]"),
     ],
 )
 def test_elements_of_another_kind_are_no_index(read, said):

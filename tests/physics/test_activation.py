@@ -257,7 +257,7 @@ class Reach(Task):
         return [*world.qpos, *world.qvel, *world.act, *world.data.act_dot]
 
     def outcome(self, m, before, action, after):
-        return Outcome(after.act[0] - before.act[0], absolute(after.qpos[0]) > 1.0, {"early": after.data.act[1]})
+        return Outcome(after.act[0] - before.act[0], absolute(after.qpos[0]) > 1.0, {"act": after.data.act[1]})
 
 
 class ReachWithin(Reach):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.model.model import Model, UnsupportedModel
@@ -28,7 +29,21 @@ def mjcf(
     <actuator><motor name="m" joint="elbow" {motor}/></actuator>{more}</mujoco>"""
 
 
+SKIN = """
+<extension><plugin plugin="mujoco.sensor.touch_grid"/></extension>
+<sensor><jointpos name="angle" joint="elbow"/>
+  <plugin name="skin" plugin="mujoco.sensor.touch_grid" objtype="site" objname="s">
+    <config key="size" value="4 4"/><config key="fov" value="20 20"/><config key="gamma" value="0"/>
+    <config key="nchannel" value="3"/>
+  </plugin></sensor>"""
+PID = """
+<extension><plugin plugin="mujoco.pid">
+  <instance name="servo"><config key="kp" value="40"/></instance></plugin></extension>
+<actuator><plugin joint="elbow" plugin="mujoco.pid" instance="servo" actdim="0"/></actuator>"""
+
 REFUSED = {
+    "plugin": (mjcf(more=PID), "plugin 'servo'"),
+    "plugin beside one of a sensor": (mjcf(more=SKIN + PID), "plugin 'servo'"),
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
     "override": (mjcf(flag='override="enable"'), "override='enable'"),
     "sleep": (mjcf(flag='sleep="enable"'), "sleep='enable'"),
@@ -133,12 +148,27 @@ ALLOWED = {
     "actuation": mjcf(flag='actuation="disable"'),
     "disabled group": mjcf(option='actuatorgroupdisable="1"'),
     "energy": mjcf(flag='energy="enable"'),
+    "plugin of a sensor": mjcf(more=SKIN),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ALLOWED)
 def test_what_is_supported_is_taken(case: str) -> None:
     assert load(ALLOWED[case]).nv == 1
+
+
+def test_a_plugin_of_a_sensor_moves_nothing_and_is_refused_if_the_sensor_is_read() -> None:
+    xml = mjcf(more=SKIN)
+    sim = Simulation(xml, 2, dtype=torch.float64, outputs="sensor:angle")
+    sim.qpos.fill_(0.3)
+    sim.step(10)
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    d = mujoco.MjData(mjm)
+    d.qpos[:] = 0.3
+    mujoco.mj_step(mjm, d, 10)
+    np.testing.assert_allclose(sim.sensor("angle")[1].cpu(), d.sensor("angle").data, rtol=1e-12)
+    with pytest.raises(UnsupportedModel, match=r"sensor 'skin' \(plugin\) is not supported: take it out"):
+        Simulation(xml, 2, outputs="sensordata")
 
 
 @pytest.mark.parametrize(

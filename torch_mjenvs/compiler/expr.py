@@ -352,11 +352,16 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
     key = (op, attr, *args)
     beside = _local.trace.beside
     r: Region | None = region
-    while r is not None:
-        found = r.table.get(key)
-        if found is not None and r not in beside:
-            return found
-        r = r.parent
+    try:
+        while r is not None:
+            found = r.table.get(key)
+            if found is not None and r not in beside:
+                return found
+            r = r.parent
+    except TypeError:  # of what cannot be a key, such as a list
+        for x in args:
+            _check_number(x)
+        raise
     if op in _OF_NUMBERS:
         for x in args:
             if type(x) is not float and (type(x) is not Expr or x.type == "b"):
@@ -375,6 +380,8 @@ def _check_number(x: Any) -> None:
     """Raise TypeError for anything that is not a number now, so that the traceback names the line that passed it."""
     if type(x) is Expr and x.type == "b":
         raise TypeError("a mask is not a number: select(mask, 1.0, 0.0) makes it one")
+    if isinstance(x, list):
+        raise TypeError("a list is not a number: torch_mjenvs.vectors has add, sub, scale, dot and norm for lists")
     if type(x) is not Expr and not isinstance(x, int | float):
         raise TypeError(
             f"a {type(x).__name__} is not part of a kernel: take Python's numbers, as float(x) or x.tolist()"

@@ -34,6 +34,10 @@ RECORDED = (
     "known only when the kernel runs: Python's if, and, or, max, float and the functions of math and NumPy do not know "
     "them. torch_mjenvs.scalar has select, logical_and, maximum, sin, ... to be used instead"
 )
+ONE_NUMBER = (
+    "What is a matrix elsewhere is a flat list here, as in mjData: of each body xmat has nine numbers, row by row"
+)
+OF_LISTS = "Lists are Python's: torch_mjenvs.vectors has add, sub, scale, dot and norm for lists of numbers"
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,8 @@ class TaskCalls:
             found, same = called_twice(call, (*arguments, *named.values())) if self.twice else (call(), True)
         except Exception as error:
             error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
-            if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
-                error.add_note(RECORDED)
+            if note := explanation(error):
+                error.add_note(note)
             raise
         if drawn() != before and not may_draw and not is_own(type(self.task).__module__):  # ours draw only by rng
             text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
@@ -172,6 +176,19 @@ def describe(x: Any) -> str:
 def counted(width: int) -> str:
     """Return a width in words, for an error message."""
     return f"a list of {width}" if width else "one number"
+
+
+def explanation(error: Exception) -> str | None:
+    """Return what to add to an error that Python or NumPy raised about a world's numbers; None if it says enough."""
+    text = str(error)
+    if not isinstance(error, (TypeError, AttributeError)):
+        return None
+    if text in ("'Expr' object is not subscriptable", "'float' object is not subscriptable"):
+        return ONE_NUMBER
+    compared = "unsupported operand" in text or "not supported between" in text
+    if "multiply sequence" in text or (compared and ("'list'" in text or "'Rows'" in text)):
+        return OF_LISTS
+    return RECORDED if "traced" in text or "Expr" in text else None
 
 
 def line_of(error: Exception) -> str:

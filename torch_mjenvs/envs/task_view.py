@@ -18,13 +18,25 @@ KINDS = {
     "nbody": "body", "njnt": "joint", "ngeom": "geom", "nsite": "site", "nu": "actuator", "ntendon": "tendon",
     "nq": None, "nv": None,
 }  # fmt: skip
+# what mjData has besides its fields, and what a task writes instead
+ELSEWHERE = {
+    "body": "xpos[m.body(NAME)]",
+    "joint": "qpos[m.joint(NAME).qpos]",
+    "geom": "geom_xpos[m.geom(NAME)]",
+    "site": "site_xpos[m.site(NAME)]",
+    "actuator": "actuator_force[m.actuator(NAME)]",
+    "tendon": "ten_length[m.tendon(NAME)]",
+    "sensor": "sensordata[m.sensor(NAME)]",
+    "contact": "sensordata[m.sensor(NAME)] of a <contact> sensor, which says what touches and with which force",
+}
+STATE = ("qpos", "qvel", "act")
 NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None is there for bodies that do not move, for example
 
 
 def copy_for_task(x: Any) -> Any:
     """Return an argument for a task's function: a copy of a world or of a list, and anything else as it is."""
     if isinstance(x, World):
-        data = cast(Data, TaskData(x.data))
+        data = cast(Data, TaskData(x))
         qpos, qvel = Rows.of("nq", copied(x.qpos)), Rows.of("nv", copied(x.qvel))
         memory = x.memory if isinstance(x.memory, NotThere) else Memory(copied(x.memory))
         return TaskWorld(qpos, qvel, memory, data, x.rng, copied(x.act), dict(x.tables), x._physics, x._kept)
@@ -92,6 +104,8 @@ class Rows(list[Any]):
         if isinstance(at, str):
             by = f"[m.{self.kind}({at!r})]" if self.kind else f"[m.joint({at!r}).qpos], or .qvel"
             raise TypeError(f"the list is read by places, not by names: {by}")
+        if isinstance(at, tuple):
+            raise TypeError(f"the list is read by one place at a time: {''.join(f'[{x!r}]' for x in at)}")
         return super().__getitem__(at)
 
 
@@ -114,13 +128,18 @@ class TaskWorld(World):
 
 
 class TaskData:
-    """A world's mjData fields for one call of a task's function, each computed and copied when first read."""
+    """A world's mjData fields for one call of a task's function, each computed and copied when first read.
 
-    def __init__(self, data: Data):
-        vars(self)["_data"] = data
+    As in mjData, qpos, qvel and act are those after the step, whichever evaluation the other fields are of.
+    """
+
+    def __init__(self, world: World):
+        vars(self).update(_world=world, _data=world.data)
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
+            if name in ELSEWHERE:
+                raise AttributeError(f"world.data has no {name!r}: read world.data.{ELSEWHERE[name]}")
             known = [name for name, field in FIELDS.items() if field.output]
             near = get_close_matches(name, known, 3)
             there = f"did you mean {' or '.join(near)}? " if near else ""
@@ -131,7 +150,7 @@ class TaskData:
                 raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
             return x
 
-        found = full_m(self._data) if name == "M" else getattr(self._data, name)
+        found = full_m(self._data) if name == "M" else getattr(self._world if name in STATE else self._data, name)
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""
             hint = "; name it in the task's `inputs`" if name in HELD else hint

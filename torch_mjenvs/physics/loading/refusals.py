@@ -102,10 +102,16 @@ def _check_flags(mjm: mujoco.MjModel) -> None:
 
 
 def _check_elements(mjm: mujoco.MjModel) -> None:
-    """Refuse elements that add forces, state or constraints of kinds that are not implemented, naming the first."""
-    for kind, n in (("flex", mjm.nflex), ("plugin", mjm.nplugin)):
-        if n:
-            not_supported(describe(mjm, kind, 0), INSTEAD[kind])
+    """Refuse elements that add forces, state or constraints of kinds that are not implemented, naming the first.
+
+    What only sensors are computed by, such as the grids of a skin that feels touch, moves nothing: it is refused if
+    one of these sensors is read.
+    """
+    if mjm.nflex:
+        not_supported(describe(mjm, "flex", 0), INSTEAD["flex"])
+    for i in range(mjm.nplugin):
+        if i not in mjm.sensor_plugin:
+            not_supported(describe(mjm, "plugin", i), INSTEAD["plugin"])
 
 
 def _check_equalities(mjm: mujoco.MjModel) -> None:
