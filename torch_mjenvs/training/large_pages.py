@@ -1,7 +1,7 @@
 """Tensors in large pages of memory.
 
-A processor keeps the places of its last few thousand pages. Frames that are taken in random order lie in more pages of
-the usual 4 kB than that, and finding a page then takes as long as reading the frame.
+A processor keeps the places of its last few thousand pages. Frames that are taken in random order may lie in more pages
+of the usual 4 kB than that, and finding a page then is a quarter of the time in which a frame of 1.5 kB is read.
 """
 
 from __future__ import annotations
