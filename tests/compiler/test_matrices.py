@@ -31,7 +31,9 @@ from torch_mjenvs.compiler.matrices import (
     can_build,
 )
 from torch_mjenvs.compiler.matrices import kernel as kernels
+from torch_mjenvs.compiler.matrices.ahead import fetching_ahead
 from torch_mjenvs.compiler.matrices.steps import even, runs
+from torch_mjenvs.compiler.matrices.text import MatrixText
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.compiler.scalar import exp
 
@@ -164,6 +166,35 @@ def test_rows_gathered_side_by_side_leave_what_follows_alone(lanes):
     gather = Gather(Matrix("rows", 32, 5, 5), Matrix("source", 50, 5, 5), Matrix("order", 1, 32, 32))
     run([gather], lanes, rows=rows, source=source, order=order)
     assert torch.equal(rows[:160].view(32, 5), source[order]) and rows[160:].isnan().all()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_products_fetch_the_rows_of_the_next_turn(lanes, monkeypatch):
+    """Here fetching writes 1: each line of the next turn's rows gets one, and no other line does."""
+    monkeypatch.setattr(MatrixText, "fetch", lambda text, at: text.put(f"store float 1.0, ptr {at}"))
+    columns, rows = 150, 20
+    source, taken = torch.zeros(60, 160), torch.zeros(rows, 160)
+    index = torch.arange(3 * rows).flip(0)
+    order = Matrix("index", 1, rows, rows, at=(("turn", rows),))
+    first = Multiply(Matrix("c", 25, 36, 48), Matrix("a", 25, 30, 30), Matrix("b", 30, 36, 48))
+    second = Multiply(Matrix("d", 7, 64, 64), Matrix("a", 7, 25, 25), Matrix("b", 25, 64, 64))
+    short = Multiply(Matrix("d", 40, 64, 64), Matrix("a", 40, 2, 2), Matrix("b", 2, 64, 64))
+    gather = Gather(Matrix("taken", rows, columns, 160), Matrix("source", 1, columns, 160), order)
+    plain = Loop("turn", 2, (gather, first, short, second))
+    (made,) = fetching_ahead([plain])
+    assert isinstance(made, Loop) and made.steps[0] == gather and made.steps[2] == short  # it has too few turns
+    shares = [x.ahead[0][1] for x in (made.steps[1], made.steps[3]) if isinstance(x, Multiply)]
+    assert [(x.offset, x.columns) for x in shares] == [(20, 14), (34, 6)]
+    for turns in (1, 2):
+        source.zero_()
+        tensors = {name: numbers(4096, seed=k) for k, name in enumerate("abcd")}
+        expected = {name: x.clone() for name, x in tensors.items()}
+        run([replace(made, count=turns)], lanes, source=source, taken=taken, index=index, **tensors)
+        lines = torch.stack([x.any(1) for x in source.split(16, 1)], 1)
+        following = torch.arange(60) < 60 - rows if turns == 2 else (torch.arange(60) // rows) == 1
+        assert torch.equal(lines, following[:, None].expand_as(lines))
+        run([replace(plain, count=turns)], lanes, source=source, taken=taken, index=index, **expected)
+        assert all(torch.equal(tensors[name], expected[name]) for name in tensors)
 
 
 def test_other_kernels_are_called_in_their_turn():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import itertools
 import json
+import mmap
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +25,7 @@ from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import Pass
 from torch_mjenvs.networks.tiles import FRAMES, Scratch
-from torch_mjenvs.training import compiled, ppo, runs, train, worlds
+from torch_mjenvs.training import compiled, large_pages, ppo, runs, train, worlds
 from torch_mjenvs.training.compiled.minibatch import groups_of
 from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.sharing import ALONE
@@ -598,3 +600,17 @@ def test_advantages_and_returns_are_those_of_torch(worlds):
         assert rollout > 0 or found[0][1].isnan().any()
         for ours, theirs in zip(*found, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2000, 700), (1 << 20, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+def test_large_pages_hold_zeros_that_can_be_written(shape, dtype):
+    x = large_pages.zeros(*shape, dtype=dtype)
+    assert x.shape == shape and x.dtype == dtype and x.is_contiguous() and not x.any()
+    if x.nbytes >= large_pages.PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        assert x.data_ptr() % large_pages.PAGE == 0
+    x += 1
+    kept, last = x.T, x[-1:]
+    del x
+    gc.collect()
+    assert bool((kept == 1).all()) and bool((last == 1).all())  # the memory lives as long as a view of it

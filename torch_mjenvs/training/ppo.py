@@ -29,6 +29,7 @@ from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from ..policy import network_entries
+from . import large_pages
 from .compiled import (
     Acting,
     Forward,
@@ -166,7 +167,10 @@ class PPO:
         self.bad_states, self.bad_rewards, self.bad_updates = zeros
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
-        self.frames, self.shuffled = (torch.empty(T * total, sum(self.columns), device=device) for _ in range(2))
+        shape = T * total, sum(self.columns)
+        on_cpu = device.type == "cpu"
+        self.frames = large_pages.zeros(*shape) if on_cpu else torch.empty(shape, device=device)
+        self.shuffled = torch.empty(shape, device=device)
         self.frames_seen = 0
         self.seconds = 0.0, 0.0  # for which the last iteration collected, and learned
         self.frames_before = 0  # seen by runs that this one started from

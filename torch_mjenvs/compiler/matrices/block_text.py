@@ -59,6 +59,8 @@ def touched(step: Step) -> tuple[list[Stretch], list[Stretch]]:
         return [of[k] for k in sorted(read)], [of[k] for k in sorted(written)]
     if not isinstance(step, Multiply | Transpose | RowSums | Gather):
         raise ValueError(f"{type(step).__name__} is not a step of a GPU's kernels")
+    if isinstance(step, Multiply) and step.ahead:
+        raise ValueError("a GPU's products fetch no rows")
     out, *others = (stretch(m) for m in step.matrices)
     return ([out, *others] if isinstance(step, RowSums) else others), [out]
 

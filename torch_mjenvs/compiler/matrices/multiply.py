@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .steps import Multiply, even, runs
 from .text import Counted, MatrixText
 
 ROWS = 12  # of a block, at most
+Terms = tuple[tuple[str | int, int], ...]  # of an address: an index, and by how much it counts
 
 
 def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = False) -> None:
@@ -22,13 +25,35 @@ def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = Fal
     parts = [(first, size, count, 0) for first, size, count in wide]
     if few and not whole:
         parts.append((sum(groups[:last]), groups[last], 1, few))
+    downs = {width: runs(even(step.out.rows, min(ROWS, sums // width))) for _, width, _, _ in parts}
+    below = {width: sum(blocks for _, _, blocks in down) for width, down in downs.items()}
+    total, done = sum(below[width] * count for _, width, count, _ in parts), 0
     for first, width, count, masked in parts:
         with text.loop(count) as group:
             terms = (first, text.lanes), (group, width * text.lanes)
             out, b = (text.at(pointer, *terms) for pointer in ("%p0", "%p2"))
-            for row, height, blocks in runs(even(step.out.rows, min(ROWS, sums // width))):
+            for row, height, blocks in downs[width]:
                 with text.loop(blocks) as block:
-                    _block(text, step, out, b, ((row, 1), (block, height)), height, width, masked, pairs)
+                    ahead = _ahead(text, step, total, ((done, 1), (group, below[width]), (block, 1)))
+                    _block(text, step, out, b, ((row, 1), (block, height)), height, width, masked, pairs, ahead)
+                done += blocks
+        done += below[width] * (count - 1)
+
+
+def _ahead(text: MatrixText, step: Multiply, blocks: int, number: Terms) -> list[tuple[str, int]]:
+    """Write the addresses of the rows that one of `blocks` blocks fetches, and list them with the numbers by which a
+    turn of the block's loop moves on in them. The block's number is the sum of the products of `number`.
+    """
+    found = []
+    names = [f"%p{k}" for k in range(len(step.matrices))][len(step.matrices) - 2 * len(step.ahead) :]
+    for (source, index), of, at in zip(step.ahead, names[::2], names[1::2], strict=True):
+        each = -(-index.columns // blocks)
+        for k in range(each):
+            place = text.total((k, 1), *((n, by * each) for n, by in number))
+            place = text.assign(f"call i64 @llvm.umin.i64(i64 {place}, i64 {index.columns - 1})")
+            row = text.assign(f"load i64, ptr {text.at(at, (place, 1), of='i64')}")
+            found.append((text.at(of, (row, source.row)), -(-source.columns // step.a.columns)))
+    return found
 
 
 def _block(
@@ -36,11 +61,12 @@ def _block(
     step: Multiply,
     out: str,
     b: str,
-    row: tuple[tuple[str | int, int], tuple[str | int, int]],
+    row: Terms,
     height: int,
     width: int,
     masked: int,
     pairs: bool,
+    ahead: Sequence[tuple[str, int]],
 ) -> None:
     """Write the product of some rows of `a` and some vectors of `b`."""
     places = [(m, n) for m in range(height) for n in range(width)]
@@ -61,6 +87,8 @@ def _block(
         before = [one[m] for m, _ in places]
     loop = Counted(text, step.a.columns, [(text.vector, x) for x in before])
     a, b = text.at(a, (loop.index, step.a.column)), text.at(b, (loop.index, step.b.row))
+    for fetched, by in ahead:
+        text.fetch(text.at(fetched, (loop.index, by)))
     right = [text.load(text.at(b, (n, text.lanes))) for n in range(width)]
     sums, add = [], text.dot if pairs else text.fma
     for m in range(height):

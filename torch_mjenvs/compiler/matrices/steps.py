@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -71,12 +72,20 @@ class Multiply(_Step):
     of their second numbers; sums are float32. Then the entries of a row of `a` are neighbours, too; rows and columns of
     all three reach to whole blocks of 16, with zeros in the dimension that `a` and `b` share; and each entry of `start`
     is followed by 15 copies of it.
+
+    `ahead` has pairs (source, index) as in `Gather`: rows that a product in vectors fetches into the caches meanwhile.
     """
 
     out: Matrix
     a: Matrix
     b: Matrix
     start: Matrix | None = None
+    ahead: tuple[tuple[Matrix, Matrix], ...] = ()
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The matrices of the product, and after them those of `ahead`."""
+        return (*super().matrices, *itertools.chain(*self.ahead))
 
     def __post_init__(self) -> None:
         shapes = (self.out.rows, self.out.columns), (self.a.rows, self.b.columns)

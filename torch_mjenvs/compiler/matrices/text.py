@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from ..llvm.types import Types
 from ..llvm.writer import Text
 
+LINE = 16  # numbers of a cache line
+
 
 class Counted:
     """A loop that is being written: the name of its counter, and of each value that it carries on."""
@@ -70,6 +72,20 @@ class MatrixText(Text):
                 by = index if step == 1 else self.assign(f"mul i64 {index}, {step}")
                 pointer = self.assign(f"getelementptr {of}, ptr {pointer}, i64 {by}")
         return self.assign(f"getelementptr {of}, ptr {pointer}, i64 {constant}") if constant else pointer
+
+    def total(self, *terms: tuple[str | int, int]) -> str:
+        """Write the sum of the products of terms (index, step), of 64 bits."""
+        constant = sum(int(index) * step for index, step in terms if isinstance(index, int) or index == "0")
+        found = str(constant)
+        for index, step in terms:
+            if not isinstance(index, int) and index != "0":
+                product = self.assign(f"mul i64 {index}, {step}")
+                found = self.assign(f"add i64 {found}, {product}")
+        return found
+
+    def fetch(self, at: str) -> None:
+        """Write that a line is fetched into the second cache."""
+        self.put(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
 
     def load(self, at: str, few: int = 0) -> str:
         """Write the load of a vector; if `few` is not 0, of its first few numbers only, with zeros after them."""

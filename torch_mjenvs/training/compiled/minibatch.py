@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...compiler.matrices import Memory, Phase, Plan, build
+from ...compiler.matrices.ahead import fetching_ahead
 from ...compiler.matrices.kernel import lanes
 from ..sharing import Share
 from .steps import CHUNKS, Minibatch, Steps
@@ -52,7 +53,8 @@ class Kernels:
             # Each thread has one turn, in which it rounds weights for itself, and does not wait: that takes less time
             # than fetching what others rounded.
             learn.append(Phase("weights", None, tuple(of.rounded.steps), wait=False))
-        learn.append(Phase("group", groups, tuple(of.group(1 if some else what.parts // groups))))
+        group = of.group(1 if some else what.parts // groups)
+        learn.append(Phase("group", groups, fetching_ahead(group)))
         step = of.step(what.parts if some else groups)
         own = {"own": of.scratch.size} | ({"biases": of.biases.size} if what.rounded else {})
         pairs = {"own pairs": of.pairs.size, "weight pairs": of.weight_pairs.size} if what.rounded else {}

@@ -20,6 +20,7 @@ from torch import Tensor
 from ...compiler.matrices.kernel import lanes
 from ...networks.layers import Block, Network, ParameterLayout
 from ...networks.tiles import FRAMES
+from .. import large_pages
 from ..sharing import ALONE, Share
 from ..statistics import SUMS
 from .losses import Loss
@@ -121,7 +122,8 @@ class Update:
         for copies in self.copies:
             copies.take()
         order = order.view(rounds, self.size)
-        filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64) if len(self.weights) > self.size else order
+        numbers = torch.zeros(rounds * len(self.weights) + FRAMES, dtype=torch.int64)  # a tile more, to be fetched
+        filled = numbers[:-FRAMES].view(rounds, -1)
         filled[:, : self.size] = order
         squares, statistics = torch.zeros(rounds, CHUNKS), torch.zeros(rounds, parts, 16)
         theta, mean, square = self.parameters
@@ -166,7 +168,7 @@ class Update:
             return held
         places = self.minibatch.seen
         if len(held) != len(frames):
-            held = torch.zeros(len(frames), sum(-(-count // 2) for _, count in places), dtype=torch.int32)
+            held = large_pages.zeros(len(frames), sum(-(-count // 2) for _, count in places), dtype=torch.int32)
         numbers, at = held.view(torch.bfloat16), 0
         for first, count in places:
             numbers[:, at : at + count] = frames[:, first : first + count]
