@@ -14,7 +14,18 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_mode, as_tensor, check_memory, check_state
+from ..checks import (
+    as_bound,
+    as_count,
+    as_dtype,
+    as_limit,
+    as_mask,
+    as_mode,
+    as_names,
+    as_tensor,
+    check_memory,
+    check_state,
+)
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
 from ..compiler.fork import draw_seed
@@ -126,9 +137,9 @@ class Engine(Varied):
         tables: Mapping[str, np.ndarray] | None = None,
     ):
         num_envs = as_count("num_envs", num_envs)
-        varied: dict[str, Any] = {
-            "randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary),
-        }  # fmt: skip
+        if isinstance(vary, Mapping):
+            raise TypeError(f"vary must be names, as {[*vary]}, not a dict: what is to be drawn goes into randomize=")
+        varied: dict[str, Any] = {"randomize": as_draws(randomize), "vary": as_names("vary", vary)}
         self._arguments = varied | {
             "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps, "first_world": first_world,
         }  # fmt: skip

@@ -18,7 +18,7 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
-from ..checks import as_seed, as_tensor
+from ..checks import as_mask, as_seed, as_tensor, check_field
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
@@ -137,10 +137,13 @@ class TorchRLEnv(EnvBase, OwnParameters):
         **task_arguments: Any,
     ):
         made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
+        for name, flag in (("from_pixels", from_pixels), ("pixels_only", pixels_only)):
+            check_field(name, "bool", flag)
         camera = camera_id if camera_name is None else camera_name
         asked = translated(pixels, from_pixels, width=width, height=height, camera=camera, state=not pixels_only)
         pictures = as_pixels(asked)
         repeats = as_repeats(action_repeat, pictures)
+        check_field("native_autoreset", "bool", native_autoreset)
         engine = Engine(
             made,
             num_envs,
@@ -169,6 +172,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
             "width": width, "height": height, "camera_id": camera_id, "camera_name": camera_name, "max_geom": max_geom,
             "visual_options": visual_options, "default_camera_config": default_camera_config,
         }  # fmt: skip
+        Camera(engine, None, (), **self._camera_options)  # refuses what it could not draw
         self._make_specs()
 
     def _refuse_taken(self) -> None:
@@ -250,10 +254,9 @@ class TorchRLEnv(EnvBase, OwnParameters):
 
         Raises ValueError for some of the worlds under `native_autoreset`, where their next episodes have begun.
         """
-        mask: torch.Tensor | None = tensordict.get("_step", None)
+        mask = self._mask("_step", tensordict)
         if mask is None:
             return None
-        mask = mask.view(self.num_envs)
         if self._torchrl_native_autoreset and not mask.all():
             raise ValueError(
                 'with native_autoreset=True all worlds are stepped at once, and this step is of some only ("_step"), '
@@ -261,12 +264,22 @@ class TorchRLEnv(EnvBase, OwnParameters):
             )
         return mask
 
+    def _mask(self, name: str, tensordict: TensorDictBase | None) -> torch.Tensor | None:
+        """Return the (N,) bool mask of this name, (N,) or (N, 1) there, or None. Raises TypeError or ValueError."""
+        mask = None if tensordict is None else tensordict.get(name, None)
+        return None if mask is None else as_mask(name, mask.to(self.device).flatten(), self.num_envs, self.device)
+
     @exclusive
     def _reset(
-        self, tensordict: TensorDictBase | None, set_state: bool = False, state: TensorDictBase | None = None
+        self,
+        tensordict: TensorDictBase | None,
+        set_state: bool = False,
+        state: TensorDictBase | Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> TensorDictBase:
-        mask = None if tensordict is None else tensordict.get("_reset", None)
-        mask = None if mask is None else mask.view(self.num_envs)
+        if others:
+            raise TypeError(f"reset() has no {[*others]}: it takes set_state and state, and set_seed() takes a seed")
+        mask = self._mask("_reset", tensordict)
         if set_state or state is not None:
             self._put(tensordict if state is None else state, mask)
         else:
@@ -275,7 +288,9 @@ class TorchRLEnv(EnvBase, OwnParameters):
                 self._begun = True
         return self._after_reset(mask)
 
-    def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
+    def _put(self, state: TensorDictBase | Mapping[str, Any] | None, mask: torch.Tensor | None) -> None:
+        if isinstance(state, Mapping) and not isinstance(state, TensorDictBase):
+            state = TensorDict(dict(state), self.batch_size)
         if state is None or "qpos" not in state or "qvel" not in state:
             raise ValueError(
                 "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
@@ -283,6 +298,12 @@ class TorchRLEnv(EnvBase, OwnParameters):
             )
         engine = self.engine
         known = [name for name in STATE if name in engine.buffers]
+        lost = [name for name in STATE if name in state and name not in known and name not in self.observation_spec]
+        if lost:
+            raise ValueError(
+                f"the state has {lost}, and this environment has none: it is of an environment made with other "
+                "arguments; leave out what is not to be set"
+            )
         state = state.select(*known, strict=False).to(self.device)
         if "params" in state and "derived" not in state:
             raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
@@ -388,7 +409,11 @@ class TorchRLEnv(EnvBase, OwnParameters):
         return self.engine.compute_reward
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
-        """Return the environment itself; worlds stay on their device. Raises ValueError for another device."""
+        """Return the environment itself; worlds stay on their device. Raises ValueError for another device, TypeError
+        for a dtype.
+        """
+        if isinstance(device, torch.dtype):
+            raise TypeError(f"worlds are of {self.dtype}: for {device}, make another environment with dtype={device}")
         if torch.empty(0, device=device).device != self.device:
             raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
         return self
