@@ -423,14 +423,22 @@ class Engine(Varied):
     @exclusive
     def step_some(self, chosen: torch.Tensor) -> None:
         """Step the worlds of the (N,) bool mask. The others stay as they are, but for their reward, which is 0."""
-        old = self.state_dict()
-        self.step()
+        old, others = self.state_dict(), ~chosen
+        try:
+            self.step()
+            self._bring_back(old, others)
+            self.reward.masked_fill_(others, 0)
+        except BaseException:  # such as Ctrl-C: then no world has made the step
+            self._bring_back(old, torch.ones_like(chosen))
+            raise
+
+    def _bring_back(self, old: Mapping[str, torch.Tensor], worlds: torch.Tensor) -> None:
+        """Give the worlds of the (N,) bool mask the state that `state_dict` gave."""
         for name, x in old.items():
             new = self.view(name)
-            new.copy_(torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, x))
+            new.copy_(torch.where(worlds.view(-1, *[1] * (new.ndim - 1)), x, new))
         if self._params:
             self._params.followed()
-        self.reward.masked_fill_(~chosen, 0)
 
     @exclusive
     def repeat(self, times: int, left_out: torch.Tensor | None = None) -> None:

@@ -96,6 +96,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
     `reset(td, set_state=True)` sets the state of all worlds, or of those in the mask td["_reset"], to that in td: qpos
     (N, nq) and qvel (N, nv), act (N, na) if actuators have activations, or everything that `get_state` returned.
     Other entries of td are taken as they are, "obs" included: for a state that you change, pass only what you mean.
+    What this environment does not have, such as "params" where no parameter varies, is refused.
     `reset(state=...)` also works through transforms.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
