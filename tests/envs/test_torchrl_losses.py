@@ -8,13 +8,13 @@ import torch
 pytest.importorskip("torchrl")
 
 from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 from torchrl.envs import MultiStepTransform
 from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import SACLoss
 from torchrl.objectives.value import TD0Estimator
 
-from tensordict.nn import TensorDictModule
 from torch_mjenvs import HopperEnv, TorchRLEnv
 
 N, T, GAMMA, STEPS = 5, 60, 0.9, 3

@@ -115,7 +115,7 @@ assert caught > 20, caught
 
 @pytest.mark.cpu
 def test_ctrl_c_never_tears_a_step_of_some_worlds():
-    """As those of worlds whose episode has not ended yet, where actions are repeated, and of TorchRL's partial steps."""
+    """As of those whose episode has not ended yet, where actions are repeated, and TorchRL's partial steps."""
     run(PARTS)
 
 

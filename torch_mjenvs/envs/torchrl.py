@@ -290,8 +290,6 @@ class TorchRLEnv(EnvBase, OwnParameters):
         return self._after_reset(mask)
 
     def _put(self, state: TensorDictBase | Mapping[str, Any] | None, mask: torch.Tensor | None) -> None:
-        if isinstance(state, Mapping) and not isinstance(state, TensorDictBase):
-            state = TensorDict(dict(state), self.batch_size)
         if state is None or "qpos" not in state or "qvel" not in state:
             raise ValueError(
                 "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
@@ -305,17 +303,18 @@ class TorchRLEnv(EnvBase, OwnParameters):
                 f"the state has {lost}, and this environment has none: it is of an environment made with other "
                 "arguments; leave out what is not to be set"
             )
-        state = state.select(*known, strict=False).to(self.device)
-        if "params" in state and "derived" not in state:
+        held = state if isinstance(state, TensorDictBase) else TensorDict({**state})
+        held = held.select(*known, strict=False).to(self.device)
+        if "params" in held and "derived" not in held:
             raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
-        for name, x in state.items():
+        for name, x in held.items():
             as_tensor(name, x, tuple(engine.view(name).shape), self.device)
         first = engine.episode < 1 if mask is None else (engine.episode < 1) & mask
         engine.episode.masked_fill_(first, 1)  # a state may be where a world's first episode begins
-        engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
+        engine.set_state(held["qpos"], held["qvel"], mask, held.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
-        for name, x in (begun | state.to_dict()).items():
+        for name, x in (begun | held.to_dict()).items():
             old = new[name]
             # not by an index: counting the worlds that a mask chooses would wait for the device
             old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
