@@ -415,6 +415,12 @@ WRONG_SIMULATIONS = [
     (lambda sim: sim.reset(torch.ones(2)), TypeError, "mask must have dtype=bool"),
     (lambda sim: sim.reset(torch.ones(3, dtype=torch.bool)), ValueError, r"mask must be of shape \(2,\), not \(3,\)"),
     (lambda sim: sim.reset(torch.ones(2, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
+    (lambda sim: sim.set_params(None), TypeError, "parameters are a dict of values by name, .* not None"),
+    (lambda sim: Simulation(Hopper().load(), 2, outputs=[3]), TypeError, r"outputs must be names, .* not \[3\]"),
+    (lambda sim: Simulation(Hopper().load(), 2, inputs=None), TypeError, "inputs must be names, .* not None"),
+    (lambda sim: Simulation(Hopper().load(), 2, vary={"body_mass": (0.5, 2.0)}), TypeError, "vary must be names"),
+    (lambda sim: sim.render(outputs=5), TypeError, "outputs must be names, .* not 5"),
+    (lambda sim: sim.render(samples=[4]), ValueError, "samples must be one of"),
 ]
 
 
