@@ -493,13 +493,20 @@ def check_partial(plan: Plan, dtype: torch.dtype = torch.float64) -> None:
 def refused_by_torchrl(env: Any, saved: Any) -> None:
     """Demand that calls with bad arguments raise errors, and change nothing."""
     n, dtype, before = env.num_envs, env.dtype, env.engine.state_dict()
+    actions = torch.zeros(env.action_spec.shape, dtype=dtype)
     calls = {
         "half a state": lambda: env.reset(TensorDict({"qpos": saved["qpos"]}, [n]), set_state=True),
         "another qpos": lambda: env.reset(state=TensorDict({"qpos": saved["qpos"][:, :0], "qvel": saved["qvel"]}, [n])),
         "another obs": lambda: env.reset(state=saved.clone().update({"obs": saved["obs"][:, :0]})),
         "an action too wide": lambda: env.step(TensorDict({"action": torch.zeros(n, 77, dtype=dtype)}, [n])),
         "a seed of text": lambda: env.set_seed("x"),
+        "a seed of a reset": lambda: env.reset(seed=1),
+        "a mask of numbers": lambda: env.reset(TensorDict({"_reset": torch.ones(n, 1)}, [n])),
+        "a step by numbers": lambda: env.step(TensorDict({"action": actions, "_step": torch.ones(n).int()}, [n])),
+        "another mask": lambda: env.step(TensorDict({"action": actions, "_step": torch.ones(n, 2).bool()}, [n])),
     }
+    if "params" not in saved:
+        calls["the params of others"] = lambda: env.reset(state=saved.clone().set("params", saved["qpos"]))
     if "params" in saved:
         calls["params alone"] = lambda: env.reset(state=saved.clone().exclude("derived"))
     for what, bad in calls.items():

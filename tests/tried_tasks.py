@@ -18,6 +18,7 @@ import torch
 from random_tasks import Plan
 from task_runs import Wrong, tell
 from tried_beside import check_plain
+from tried_gymnasium import check_gymnasium
 from tried_interfaces import check_libraries, check_modes, check_partial, check_places, check_torchrl, check_wrappers
 
 from torch_mjenvs.compiler import loader
@@ -30,6 +31,7 @@ CHECKS = {
     "partial": check_partial,
     "wrappers": check_wrappers,
     "libraries": check_libraries,
+    "gymnasium": check_gymnasium,
 }
 
 

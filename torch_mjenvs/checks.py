@@ -77,7 +77,7 @@ def as_dtype(x: Any) -> torch.dtype:
     if not isinstance(x, (str, torch.dtype)) and x is not None:
         try:
             name = np.dtype(x).name
-        except TypeError:
+        except (TypeError, ValueError):
             name = ""
     if name not in known:
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {x!r}")
@@ -232,6 +232,18 @@ def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
             f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seed)}."
         )
     return [None if s is None else as_seed(s) for s in seed]
+
+
+def as_names(what: str, x: Any) -> tuple[str, ...]:
+    """Read x as names: one, or several in a list or the like. Raises TypeError for anything else, also for a dict, as
+    its values would be lost.
+    """
+    if isinstance(x, str):
+        return (x,)
+    names = tuple(x) if isinstance(x, Iterable) and not isinstance(x, Mapping) else (x,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{what} must be names, such as ('a', 'b'), not {x!r}")
+    return names
 
 
 def check_field(name: str, kind: str, value: Any) -> None:

@@ -620,6 +620,13 @@ def test_attributes_that_are_built_in_cannot_be_set():
         env.set_attr("copy", [True, False, True])
     with pytest.raises(ValueError, match="a list of 3"):
         env.set_attr("copy", [True])
+    with pytest.raises(TypeError, match="copy must be True or False, not 'no'"):
+        env.set_attr("copy", "no")
+    with pytest.raises(ValueError, match="render_worlds must be from 0 to 2"):
+        env.set_attr("render_worlds", (1, 3))
+    with pytest.raises(TypeError, match="render_worlds must be numbers of worlds"):
+        env.render_worlds = "all"
+    assert env.copy is False and env.render_worlds == (1, 2)
 
 
 # -- All eleven tasks --------------------------------------------------------------------------------------------------

@@ -301,6 +301,20 @@ def test_a_first_episode_may_begin_in_a_state(wrap):
     assert (base.engine.episode == 1).all()
 
 
+def test_a_state_of_an_environment_made_otherwise_is_refused():
+    """Without its parameters the worlds would go on as others than they were."""
+    state, env = hopper(vary="body_mass").get_state(), hopper()
+    env.reset()
+    before = env.engine.state_dict()
+    for call in (lambda: env.reset(state, set_state=True), lambda: env.reset(state=state)):
+        with pytest.raises(ValueError, match=r"the state has \['params', 'derived'\], and this environment has none"):
+            call()
+    assert all(torch.equal(x, before[name]) for name, x in env.engine.state_dict().items())
+    known = state.exclude("params", "derived")
+    given = {"qpos": known["qpos"], "qvel": known["qvel"]}
+    assert torch.equal(env.reset(state=given)["observation"], env.reset(state=known.select(*given))["observation"])
+
+
 def test_a_state_is_seen_as_gymnasium_sees_it():
     env = TorchRLEnv("Hopper", 2, dtype=torch.float64, info_keys=("x_position", "x_velocity"))
     oracle = gymnasium.make("Hopper-v5").unwrapped
@@ -379,6 +393,13 @@ class Compiled(Pole):
         (lambda: HopperEnv(num_envs=2, first_world=-1), ValueError, "first_world"),
         (lambda: TorchRLEnv("Hoper"), ValueError, "no task 'Hoper'"),
         (lambda: TorchRLEnv(Compiled), TypeError, "rename them"),
+        (lambda: HopperEnv(2, native_autoreset="no"), TypeError, "native_autoreset must be True or False, not 'no'"),
+        (lambda: HopperEnv(2, from_pixels=0), TypeError, "from_pixels must be True or False, not 0"),
+        (lambda: HopperEnv(2, from_pixels=True, pixels_only="no"), TypeError, "pixels_only must be True or False"),
+        (lambda: HopperEnv(2, info_keys=5), TypeError, "info_keys must be names, such as .*, not 5"),
+        (lambda: HopperEnv(2, info_keys={"x_velocity": 1}), TypeError, "info_keys must be names"),
+        (lambda: HopperEnv(2, camera_name="trakc"), ValueError, "the model has no camera 'trakc'; it has 'track'"),
+        (lambda: HopperEnv(2, width=0), ValueError, "width must be a positive whole number, not 0"),
     ],
 )
 def test_wrong_arguments(make, error, message):
@@ -405,8 +426,19 @@ def test_wrong_calls():
     for name in ("obs", "elapsed_steps", "qacc_warmstart"):  # none is spread over others
         with pytest.raises(ValueError, match=f"{name} must be of shape"):
             env.reset(state=before.clone().set(name, torch.ones(N, 1, dtype=before[name].dtype)))
+    for wrong in (torch.ones(N), torch.ones(N, 1, dtype=torch.int64)):
+        with pytest.raises(TypeError, match="_step must have dtype=bool"):
+            env.step(td.clone().set("action", torch.ones(N, 3)).set("_step", wrong))
+        with pytest.raises(TypeError, match="_reset must have dtype=bool"):
+            env.reset(td.clone().set("_reset", wrong))
+    with pytest.raises(ValueError, match=r"_step must be of shape \(8,\), not \(16,\)"):
+        env.step(td.clone().set("action", torch.ones(N, 3)).set("_step", torch.ones(N, 2, dtype=torch.bool)))
+    with pytest.raises(TypeError, match=r"reset\(\) has no \['seed'\]: .* set_seed\(\) takes a seed"):
+        env.reset(seed=0)
     with pytest.raises(ValueError, match="make another"):
         env.to("meta")
+    with pytest.raises(TypeError, match=r"make another environment with dtype=torch\.float64"):
+        env.to(torch.float64)
     assert env.to(env.device) is env
     assert (env.get_state() == before).all()
 

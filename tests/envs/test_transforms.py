@@ -69,7 +69,7 @@ WRAPPERS: dict[str, tuple[Callable, Callable]] = {
     "ClipReward, one bound": (lambda e: wrappers.ClipReward(e, 1.0), lambda e: single.ClipReward(e, 1.0)),
     "ClipAction": (wrappers.ClipAction, single.ClipAction),
     "DtypeObservation": (
-        lambda e: wrappers.DtypeObservation(e, torch.float16),
+        lambda e: wrappers.DtypeObservation(wrappers.DtypeObservation(e, np.float64), torch.float16),
         lambda e: single.DtypeObservation(e, np.float16),
     ),
     "FrameStackObservation": (
@@ -288,7 +288,8 @@ def test_a_capture_needs_to_know_what_is_shown():
         (lambda e: wrappers.ObservationNoise(e, float("nan")), ValueError, "scale"),
         (lambda e: wrappers.ObservationNoise(e, np.ones(3)), ValueError, "scale"),
         (lambda e: wrappers.DtypeObservation(e, torch.bfloat16), TypeError, "dtype"),
-        (lambda e: wrappers.DtypeObservation(e, np.float16), TypeError, "dtype"),
+        (lambda e: wrappers.DtypeObservation(e, np.longdouble), TypeError, "dtype"),
+        (lambda e: wrappers.DtypeObservation(e, None), TypeError, "dtype"),
         (lambda e: wrappers.ClipReward(e), InvalidBound, "both be None"),
         (lambda e: wrappers.ClipReward(e, 1.0, 0.0), InvalidBound, "min_reward"),
         (lambda e: wrappers.ClipReward(e, float("nan")), InvalidBound, "min_reward"),

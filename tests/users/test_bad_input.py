@@ -415,6 +415,12 @@ WRONG_SIMULATIONS = [
     (lambda sim: sim.reset(torch.ones(2)), TypeError, "mask must have dtype=bool"),
     (lambda sim: sim.reset(torch.ones(3, dtype=torch.bool)), ValueError, r"mask must be of shape \(2,\), not \(3,\)"),
     (lambda sim: sim.reset(torch.ones(2, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
+    (lambda sim: sim.set_params(None), TypeError, "parameters are a dict of values by name, .* not None"),
+    (lambda sim: Simulation(Hopper().load(), 2, outputs=[3]), TypeError, r"outputs must be names, .* not \[3\]"),
+    (lambda sim: Simulation(Hopper().load(), 2, inputs=None), TypeError, "inputs must be names, .* not None"),
+    (lambda sim: Simulation(Hopper().load(), 2, vary={"body_mass": (0.5, 2.0)}), TypeError, "vary must be names"),
+    (lambda sim: sim.render(outputs=5), TypeError, "outputs must be names, .* not 5"),
+    (lambda sim: sim.render(samples=[4]), ValueError, "samples must be one of"),
 ]
 
 
@@ -473,6 +479,14 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"task": 7}, TypeError, "task must be"),
     ({"task": TorchEnv}, TypeError, "task must be"),
     ({"frame_skip": 0}, ValueError, "frame_skip must be a positive whole number"),
+    ({"vary": None}, TypeError, "vary must be names, such as .*, not None"),
+    ({"vary": [3]}, TypeError, r"vary must be names, such as .*, not \[3\]"),
+    ({"vary": {"body_mass": (0.8, 1.2)}}, TypeError, r"not a dict: what is to be drawn goes into randomize="),
+    ({"observation": np.array([1, 2])}, ValueError, "observation must be 'dict' or 'flat'"),
+    ({"dtype": {"a": (1,)}}, ValueError, "dtype must be"),
+    ({"pixels": {"outputs": ["rgb", "depth"]}}, ValueError, r"outputs must be one of .*, not \['rgb', 'depth'\]"),
+    ({"pixels": {"samples": [4]}}, ValueError, r"samples must be one of .*, not \[4\]"),
+    ({"pixels": {"without": None}}, TypeError, "without must be names, such as .*, not None"),
     ({"xml_file": "no_such_robot.xml"}, OSError, "no_such_robot.xml"),
     (
         {"contact_cost_weight": 1.0},

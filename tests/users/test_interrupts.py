@@ -66,6 +66,59 @@ def test_ctrl_c_never_tears_a_step(how):
     run(STORM, how, "400")
 
 
+PARTS = """
+import sys
+import torch
+from torch_mjenvs import TASKS
+from torch_mjenvs.envs.engine import Engine
+
+engine = Engine(TASKS["Hopper"](), 4, device="cpu", vary="body_mass")
+engine.seed(0)
+engine.reset()
+engine.action.fill_(0.5)
+engine.step()
+chosen, start = torch.tensor([True, False, True, False]), engine.state_dict()
+engine.step_some(chosen)
+after, codes = engine.state_dict(), {Engine.step_some.__wrapped__.__code__, Engine._bring_back.__code__}
+
+def interrupting(at):  # before the line of this number, of those that run
+    left = at
+    def trace(frame, event, arg):
+        nonlocal left
+        if frame.f_code not in codes:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+    return trace
+
+def same(state):
+    return all(torch.equal(x, state[name]) for name, x in engine.state_dict().items())
+
+caught, at = 0, 0
+while caught == at:
+    engine.load_state_dict(start)
+    at += 1
+    sys.settrace(interrupting(at))
+    try:
+        engine.step_some(chosen)
+    except KeyboardInterrupt:
+        caught += 1
+    finally:
+        sys.settrace(None)
+    assert same(start) if caught == at else same(after), at
+assert caught > 20, caught
+"""
+
+
+@pytest.mark.cpu
+def test_ctrl_c_never_tears_a_step_of_some_worlds():
+    """As of those whose episode has not ended yet, where actions are repeated, and TorchRL's partial steps."""
+    run(PARTS)
+
+
 ROLLOUTS = """
 import random, signal, time
 import torch

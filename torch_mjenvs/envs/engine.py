@@ -14,7 +14,18 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_mode, as_tensor, check_memory, check_state
+from ..checks import (
+    as_bound,
+    as_count,
+    as_dtype,
+    as_limit,
+    as_mask,
+    as_mode,
+    as_names,
+    as_tensor,
+    check_memory,
+    check_state,
+)
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
 from ..compiler.fork import draw_seed
@@ -126,9 +137,9 @@ class Engine(Varied):
         tables: Mapping[str, np.ndarray] | None = None,
     ):
         num_envs = as_count("num_envs", num_envs)
-        varied: dict[str, Any] = {
-            "randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary),
-        }  # fmt: skip
+        if isinstance(vary, Mapping):
+            raise TypeError(f"vary must be names, as {[*vary]}, not a dict: what is to be drawn goes into randomize=")
+        varied: dict[str, Any] = {"randomize": as_draws(randomize), "vary": as_names("vary", vary)}
         self._arguments = varied | {
             "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps, "first_world": first_world,
         }  # fmt: skip
@@ -412,14 +423,22 @@ class Engine(Varied):
     @exclusive
     def step_some(self, chosen: torch.Tensor) -> None:
         """Step the worlds of the (N,) bool mask. The others stay as they are, but for their reward, which is 0."""
-        old = self.state_dict()
-        self.step()
+        old, others = self.state_dict(), ~chosen
+        try:
+            self.step()
+            self._bring_back(old, others)
+            self.reward.masked_fill_(others, 0)
+        except BaseException:  # such as Ctrl-C: then no world has made the step
+            self._bring_back(old, torch.ones_like(chosen))
+            raise
+
+    def _bring_back(self, old: Mapping[str, torch.Tensor], worlds: torch.Tensor) -> None:
+        """Give the worlds of the (N,) bool mask the state that `state_dict` gave."""
         for name, x in old.items():
             new = self.view(name)
-            new.copy_(torch.where(chosen.view(-1, *[1] * (new.ndim - 1)), new, x))
+            new.copy_(torch.where(worlds.view(-1, *[1] * (new.ndim - 1)), x, new))
         if self._params:
             self._params.followed()
-        self.reward.masked_fill_(~chosen, 0)
 
     @exclusive
     def repeat(self, times: int, left_out: torch.Tensor | None = None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ..checks import as_names
+
 REWARD = "episode_reward/"  # and the name of a term: its sum over the episode so far
 MEAN = "episode_mean/"  # and the name of a metric: its mean over the steps of the episode so far
 SUCCESS = "episode_success/"  # and "once" or "at_end": 1 if in any step so far, or in this one, the task is done
@@ -31,8 +33,10 @@ def entries(
 
 
 def chosen_info(info_keys: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
-    """Return the names in `info_keys`, which may also be one name. Raises ValueError for one that is not known."""
-    chosen = (info_keys,) if isinstance(info_keys, str) else tuple(info_keys)
+    """Return the names in `info_keys`, which may also be one name. Raises ValueError for one that is not known,
+    TypeError for what are no names.
+    """
+    chosen = as_names("info_keys", info_keys)
     if unknown := [name for name in chosen if name not in known]:
         raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
     return chosen

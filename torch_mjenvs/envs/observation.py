@@ -182,7 +182,7 @@ def chosen_groups(there: Sequence[str], given: Mapping[str, Sequence[str]] | Non
 
 def as_form(form: Any) -> str:
     """Read the argument `observation`. Raises ValueError."""
-    if form not in FORMS:
+    if not isinstance(form, str) or form not in FORMS:
         raise ValueError(f"observation must be 'dict' or 'flat', not {form!r}")
     return str(form)
 

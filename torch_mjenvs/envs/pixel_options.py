@@ -8,7 +8,7 @@ from typing import Any
 
 import mujoco
 
-from ..checks import as_count, check_field
+from ..checks import as_count, as_names, check_field
 from ..rendering.picture import SAMPLES
 from ..rendering.scene import EFFECTS
 
@@ -52,9 +52,9 @@ class PixelOptions:
             as_count(f"pixels: {name}", getattr(self, name))
         for name in ("state", "channels_first"):
             check_field(f"pixels: {name}", "bool", getattr(self, name))
-        if self.outputs not in CHANNELS:
+        if not isinstance(self.outputs, str) or self.outputs not in CHANNELS:
             raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
-        if self.samples not in SAMPLES:
+        if not isinstance(self.samples, int) or self.samples not in SAMPLES:
             raise ValueError(f"pixels: samples must be one of {list(SAMPLES)}, not {self.samples!r}")
         unknown = [x for x in self.effects if x not in EFFECTS]
         if unknown:
@@ -62,7 +62,7 @@ class PixelOptions:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        return (self.without,) if isinstance(self.without, str) else tuple(self.without)
+        return as_names("pixels: without", self.without)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
-from ..checks import as_seed, as_tensor
+from ..checks import as_mask, as_seed, as_tensor, check_field
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
@@ -96,6 +96,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
     `reset(td, set_state=True)` sets the state of all worlds, or of those in the mask td["_reset"], to that in td: qpos
     (N, nq) and qvel (N, nv), act (N, na) if actuators have activations, or everything that `get_state` returned.
     Other entries of td are taken as they are, "obs" included: for a state that you change, pass only what you mean.
+    What this environment does not have, such as "params" where no parameter varies, is refused.
     `reset(state=...)` also works through transforms.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
@@ -137,10 +138,13 @@ class TorchRLEnv(EnvBase, OwnParameters):
         **task_arguments: Any,
     ):
         made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
+        for name, flag in (("from_pixels", from_pixels), ("pixels_only", pixels_only)):
+            check_field(name, "bool", flag)
         camera = camera_id if camera_name is None else camera_name
         asked = translated(pixels, from_pixels, width=width, height=height, camera=camera, state=not pixels_only)
         pictures = as_pixels(asked)
         repeats = as_repeats(action_repeat, pictures)
+        check_field("native_autoreset", "bool", native_autoreset)
         engine = Engine(
             made,
             num_envs,
@@ -169,6 +173,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
             "width": width, "height": height, "camera_id": camera_id, "camera_name": camera_name, "max_geom": max_geom,
             "visual_options": visual_options, "default_camera_config": default_camera_config,
         }  # fmt: skip
+        Camera(engine, None, (), **self._camera_options)  # refuses what it could not draw
         self._make_specs()
 
     def _refuse_taken(self) -> None:
@@ -250,10 +255,9 @@ class TorchRLEnv(EnvBase, OwnParameters):
 
         Raises ValueError for some of the worlds under `native_autoreset`, where their next episodes have begun.
         """
-        mask: torch.Tensor | None = tensordict.get("_step", None)
+        mask = self._mask("_step", tensordict)
         if mask is None:
             return None
-        mask = mask.view(self.num_envs)
         if self._torchrl_native_autoreset and not mask.all():
             raise ValueError(
                 'with native_autoreset=True all worlds are stepped at once, and this step is of some only ("_step"), '
@@ -261,12 +265,22 @@ class TorchRLEnv(EnvBase, OwnParameters):
             )
         return mask
 
+    def _mask(self, name: str, tensordict: TensorDictBase | None) -> torch.Tensor | None:
+        """Return the (N,) bool mask of this name, (N,) or (N, 1) there, or None. Raises TypeError or ValueError."""
+        mask = None if tensordict is None else tensordict.get(name, None)
+        return None if mask is None else as_mask(name, mask.to(self.device).flatten(), self.num_envs, self.device)
+
     @exclusive
     def _reset(
-        self, tensordict: TensorDictBase | None, set_state: bool = False, state: TensorDictBase | None = None
+        self,
+        tensordict: TensorDictBase | None,
+        set_state: bool = False,
+        state: TensorDictBase | Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> TensorDictBase:
-        mask = None if tensordict is None else tensordict.get("_reset", None)
-        mask = None if mask is None else mask.view(self.num_envs)
+        if others:
+            raise TypeError(f"reset() has no {[*others]}: it takes set_state and state, and set_seed() takes a seed")
+        mask = self._mask("_reset", tensordict)
         if set_state or state is not None:
             self._put(tensordict if state is None else state, mask)
         else:
@@ -275,7 +289,7 @@ class TorchRLEnv(EnvBase, OwnParameters):
                 self._begun = True
         return self._after_reset(mask)
 
-    def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
+    def _put(self, state: TensorDictBase | Mapping[str, Any] | None, mask: torch.Tensor | None) -> None:
         if state is None or "qpos" not in state or "qvel" not in state:
             raise ValueError(
                 "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
@@ -283,17 +297,24 @@ class TorchRLEnv(EnvBase, OwnParameters):
             )
         engine = self.engine
         known = [name for name in STATE if name in engine.buffers]
-        state = state.select(*known, strict=False).to(self.device)
-        if "params" in state and "derived" not in state:
+        lost = [name for name in STATE if name in state and name not in known and name not in self.observation_spec]
+        if lost:
+            raise ValueError(
+                f"the state has {lost}, and this environment has none: it is of an environment made with other "
+                "arguments; leave out what is not to be set"
+            )
+        held = state if isinstance(state, TensorDictBase) else TensorDict({**state})
+        held = held.select(*known, strict=False).to(self.device)
+        if "params" in held and "derived" not in held:
             raise ValueError("a state with params has derived, too, as get_state gives both: or call set_params")
-        for name, x in state.items():
+        for name, x in held.items():
             as_tensor(name, x, tuple(engine.view(name).shape), self.device)
         first = engine.episode < 1 if mask is None else (engine.episode < 1) & mask
         engine.episode.masked_fill_(first, 1)  # a state may be where a world's first episode begins
-        engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
+        engine.set_state(held["qpos"], held["qvel"], mask, held.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
-        for name, x in (begun | state.to_dict()).items():
+        for name, x in (begun | held.to_dict()).items():
             old = new[name]
             # not by an index: counting the worlds that a mask chooses would wait for the device
             old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
@@ -388,7 +409,11 @@ class TorchRLEnv(EnvBase, OwnParameters):
         return self.engine.compute_reward
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
-        """Return the environment itself; worlds stay on their device. Raises ValueError for another device."""
+        """Return the environment itself; worlds stay on their device. Raises ValueError for another device, TypeError
+        for a dtype.
+        """
+        if isinstance(device, torch.dtype):
+            raise TypeError(f"worlds are of {self.dtype}: for {device}, make another environment with dtype={device}")
         if torch.empty(0, device=device).device != self.device:
             raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
         return self

@@ -111,18 +111,20 @@ class FlattenObservation(_Observations):
 
 
 class DtypeObservation(_Observations):
-    """Convert observations to torch's `dtype`, as Gymnasium's wrapper of that name.
+    """Convert observations to `dtype`, torch's or NumPy's, as Gymnasium's wrapper of that name.
 
-    Raises TypeError for a dtype that NumPy, and so Gymnasium's spaces, does not have.
+    Raises TypeError for a dtype that only one of torch and NumPy has: Gymnasium's spaces are NumPy's.
     """
 
     @lasting
-    def __init__(self, env: VectorEnv, dtype: torch.dtype):
+    def __init__(self, env: VectorEnv, dtype: torch.dtype | type[Any] | np.dtype[Any] | str):
         super().__init__(env)
-        if not isinstance(dtype, torch.dtype) or dtype is torch.bfloat16:
-            raise TypeError(f"dtype must be torch's, and one that NumPy has too, not {dtype!r}")
-        self.dtype = dtype
-        kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
+        try:
+            asked = () if dtype is None else dtype  # None would be NumPy's default
+            self.dtype = asked if isinstance(asked, torch.dtype) else torch.from_numpy(np.empty(0, asked)).dtype
+            kind = torch.empty(0, dtype=self.dtype, device="cpu").numpy().dtype
+        except TypeError as error:
+            raise TypeError(f"dtype must be one that both torch and NumPy have, not {dtype!r}") from error
         self.single_observation_space = each_box(
             env.single_observation_space,
             lambda box: Box(box.low.astype(kind), box.high.astype(kind), dtype=kind.type),

@@ -149,7 +149,6 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
             vary=vary,
             shows_end=pictures is not None,
         )
-        check_field("copy", "bool", copy)
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
         if copy:  # a loop still holds a step's outputs when the next step allocates its own
             check_memory("num_envs", self.num_envs, 2 * engine.output_bytes // self.num_envs, self.device)
@@ -180,6 +179,10 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_idle(self, name)
+        if name == "copy":
+            check_field(name, "bool", value)
+        elif name == "render_worlds":
+            value = as_worlds(value, self.num_envs)
         super().__setattr__(name, value)
 
     def _observation_space(self) -> gymnasium.Space[Any]:

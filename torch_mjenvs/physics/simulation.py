@@ -19,6 +19,7 @@ from ..checks import (
     as_count,
     as_dtype,
     as_mask,
+    as_names,
     as_rows,
     as_tensor,
     broadcast,
@@ -54,8 +55,8 @@ LACKS = {
 RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat", "wind": "wind"}
 
 
-def _names(given: Sequence[str] | str) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
+def _names(what: str, given: Sequence[str] | str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(as_names(what, given)))
 
 
 def _check_outputs(m: Model, outputs: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,8 +111,8 @@ class Simulation(Varied):
     ):
         num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), as_dtype(dtype)
-        outputs = _names(outputs)
-        self.inputs = _names(inputs)
+        outputs = _names("outputs", outputs)
+        self.inputs = _names("inputs", inputs)
         unknown = [name for name in self.inputs if name not in INPUTS]
         if unknown:
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
@@ -123,7 +124,7 @@ class Simulation(Varied):
         self.outputs = _check_outputs(self.model, outputs)
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
         self._name = launch.name_of(self.dtype)
-        self.vary = check_names(self.model, vary)
+        self.vary = check_names(self.model, as_names("vary", vary))
         if "wind" in self.inputs:
             check_wind(self.model, self.vary)
         read = self.model.sensor_names if "sensordata" in self.outputs else sensors
@@ -296,7 +297,7 @@ class Simulation(Varied):
         Raises UnsupportedModel, which names the feature of the model that has no derivatives; ValueError for a wrong
         shape, an unknown output or a parameter that does not vary here.
         """
-        nstep, key = as_count("nstep", nstep), (self._varying(_names(params)), _names(outputs))
+        nstep, key = as_count("nstep", nstep), (self._varying(_names("params", params)), _names("outputs", outputs))
         self._follow()
         if key not in self._linearize:
             request = replace(self._linearized, outputs=_check_outputs(self.model, key[1]))

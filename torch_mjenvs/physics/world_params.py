@@ -147,6 +147,8 @@ class Varied:
         Raises ValueError for impossible values, naming the parameter, the world and the rule, and for names that do not
         vary here; then nothing has changed.
         """
+        if not isinstance(values, Mapping):
+            raise TypeError(f"parameters are a dict of values by name, such as {{'body_mass': ...}}, not {values!r}")
         varied = self.params
         for name in values:
             if name not in varied:

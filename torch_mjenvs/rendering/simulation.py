@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..calls import exclusive, lasting
-from ..checks import as_count, check_memory
+from ..checks import as_count, as_names, check_memory
 from ..compiler import launch
 from ..physics import simulation
 from ..physics.kernel_request import STATE, KernelRequest
@@ -110,7 +110,7 @@ class Simulation(simulation.Simulation):
         pictures do not fit; and `UnsupportedModel`, naming the element, if the camera might see what is not drawn:
         skins; in colour, some kinds of textures (see docs/pixels.md).
         """
-        asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
+        asked = tuple(dict.fromkeys(as_names("outputs", outputs)))
         unknown = [name for name in asked if name not in PICTURES]
         if unknown or not asked:
             raise ValueError(f"unknown outputs {unknown}: choose from {list(PICTURES)}")
@@ -121,11 +121,11 @@ class Simulation(simulation.Simulation):
             raise TypeError(f"worlds must be the numbers of worlds, such as [0, 5], not {worlds!r}") from error
         if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
             raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
-        left_out = (without,) if isinstance(without, str) else tuple(dict.fromkeys(without))
+        left_out = tuple(dict.fromkeys(as_names("without", without)))
         unknown = [name for name in left_out if name not in EFFECTS]
         if unknown:
             raise ValueError(f"unknown effects {unknown} to do without: choose from {list(EFFECTS)}")
-        if samples not in SAMPLES:
+        if not isinstance(samples, int) or samples not in SAMPLES:
             raise ValueError(f"samples must be one of {list(SAMPLES)}, not {samples!r}")
         key = (which(camera), size, asked, chosen, left_out, samples)
         picture, of = self._pictures.pop(key, (None, None))
