@@ -89,7 +89,7 @@ class Function(Writer):
 
 
 class Tile(Function):
-    """Writes a whole program, with blocks and loops as parts: those at the top that are large, and share little with the
+    """Writes a whole program, with blocks and loops as parts: those at the top that are large and share little with the
     code around. The loop over a step's substeps is such a one, and the block that begins an episode.
     """
 
