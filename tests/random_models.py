@@ -70,9 +70,10 @@ class Failure:
     world: int = 0
     error: float = 0.0
     bound: float = 0.0
+    part: str = ""
 
     def __str__(self) -> str:
-        where = f" of world {self.world} after {self.steps} steps: error {self.error:.2e}, bound {self.bound:.2e}"
+        where = f"{self.part} of world {self.world} after {self.steps} steps: error {self.error:.2e}, bound {self.bound:.2e}"
         return self.what + (where if self.steps else "")
 
 
@@ -81,7 +82,7 @@ class Answer:
     """MuJoCo's fields after some steps, and how far they move."""
 
     fields: dict[str, np.ndarray]
-    moved: dict[str, float]
+    moved: dict[str, np.ndarray]  # of each of a field's `parts`
 
 
 def silence(_: object) -> None:
@@ -110,8 +111,10 @@ def expected(
     if d is None or _rubs_without_stretching(mjm, d):
         return None
     fields = _fields(mjm, d, names)
+    pieces = {name: parts(mjm, name, x) for name, x in fields.items()}
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
-    moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
+    rounded = _of_rounding(mjm, d, precision)
+    moved = {name: rounded.get(name, 0.0) * largest(fields[name], pieces[name]) for name in fields}
     del d  # what follows uses the same room
     if precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff:
         return None
@@ -125,8 +128,20 @@ def expected(
         if d is None:
             return None
         for name, x in _fields(mjm, d, names).items():
-            moved[name] = max(moved[name], float(abs(fields[name] - x).max(initial=0.0)))
+            moved[name] = np.maximum(moved[name], largest(fields[name] - x, pieces[name]))
     return Answer(fields, moved)
+
+
+def parts(mjm: mujoco.MjModel, name: str, x: np.ndarray) -> list[slice]:
+    """Return the parts of a field that are compared with bounds of their own: sensors each, all else as a whole."""
+    if name != "sensordata" or not mjm.nsensor:
+        return [slice(UNUSED.get(name, 0), None)]
+    return [slice(at, at + n) for at, n in zip(mjm.sensor_adr.tolist(), mjm.sensor_dim.tolist(), strict=True)]
+
+
+def largest(x: np.ndarray, pieces: list[slice]) -> np.ndarray:
+    """Return the largest entry of each part, without its sign."""
+    return np.array([np.max(np.abs(np.atleast_1d(x)[piece]), initial=0.0) for piece in pieces])
 
 
 def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
@@ -283,16 +298,15 @@ def jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
 
 
 def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) -> dict[str, float]:
-    """Return how far forces of constraints move if the acceleration from which they follow is rounded: the stiffer a
-    row, the further.
+    """Return how far forces of constraints move, as a share of themselves, if the acceleration from which they follow
+    is rounded: the stiffer a row, the further.
     """
     most, names = np.max(np.abs(d.efc_force), initial=0.0), ("qfrc_constraint", "cfrc_ext", "sensordata")
     if not most:
         return dict.fromkeys(names, 0.0)
     assert not mujoco.mj_isSparse(mjm)
     terms = np.abs(jacobian(mjm, d)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
-    share = float(precision.rounding * np.max(d.efc_D * terms) / most)
-    return {name: share * float(np.max(np.abs(getattr(d, name)), initial=0.0)) for name in names}
+    return dict.fromkeys(names, float(precision.rounding * np.max(d.efc_D * terms) / most))
 
 
 def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -352,7 +366,7 @@ def failures(
         for world, state in enumerate(states):
             answer = expected(sharp, state, n, names, PRECISIONS[dtype], sim.model.body_originid)
             if answer is not None:
-                found += _compare(sim, world, n, answer, PRECISIONS[dtype])
+                found += _compare(mjm, sim, world, n, answer, PRECISIONS[dtype])
     return sorted(found, key=lambda f: -f.error / f.bound)
 
 
@@ -369,20 +383,24 @@ def left_out(mjm: mujoco.MjModel) -> set[str]:
     return found
 
 
-def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision: Precision) -> Iterator[Failure]:
+def _sensor(mjm: mujoco.MjModel, name: str, k: int) -> str:
+    return f"[{k}: {mujoco.mjtSensor(mjm.sensor_type[k]).name}]" if name == "sensordata" else ""
+
+
+def _compare(
+    mjm: mujoco.MjModel, sim: Simulation, world: int, steps: int, answer: Answer, precision: Precision
+) -> Iterator[Failure]:
     for name, want in answer.fields.items():
-        skip = UNUSED.get(name, 0)
         got = getattr(sim, name)[world].cpu().numpy().astype(np.float64)
         if got.shape != want.shape:
             yield Failure(f"{name} has the shape {got.shape}, not {want.shape}")
             continue
-        got, want = np.atleast_1d(got, want)
-        error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
-        scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
+        pieces = parts(mjm, name, want)
+        error, scale = largest(got - want, pieces), np.maximum(1.0, largest(want, pieces))
         bound = precision.times * answer.moved[name] + precision.floor * scale
-        unknown = bound > scale and precision.stiff < np.inf  # nothing is left of float32's digits
-        if not (error <= bound or unknown):
-            yield Failure(name, steps, world, float(error), bound)
+        unknown = (bound > scale) & (precision.stiff < np.inf)  # nothing is left of float32's digits
+        for k in np.flatnonzero(~((error <= bound) | unknown)).tolist():
+            yield Failure(name, steps, world, float(error[k]), float(bound[k]), _sensor(mjm, name, k))
 
 
 # shrinking
