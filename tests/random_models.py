@@ -38,8 +38,13 @@ OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"
 STEPS = (1, 10)
 NUDGES = 3
 FASTEST = 10.0  # radians or metres per step: anything faster is no simulation any more
-CYLINDER, HFIELD = int(mujoco.mjtGeom.mjGEOM_CYLINDER), int(mujoco.mjtGeom.mjGEOM_HFIELD)
-TURNED = 7e-8
+PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
+# How far shapes may be turned such that MuJoCo's search would hardly notice (radians). It is a 300th part of what its
+# answer is off: of the normal, which it finds to 2e-5 of a capsule on a cylinder (test_round_and_flat_contacts.py), and
+# of the point, along an ellipsoid or a rim. Of meshes the point is off by 1e-11 m if there is a margin.
+TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 1e-12, MESH: 1e-12}
+CUTTING = 7e-8
+MEASURES = mujoco.mjtSensor.mjSENS_GEOMDIST, mujoco.mjtSensor.mjSENS_GEOMNORMAL, mujoco.mjtSensor.mjSENS_GEOMFROMTO
 UNUSED = {"crb": 1}  # its first row is the world's
 
 
@@ -89,7 +94,7 @@ def silence(_: object) -> None:
     """Ignore a warning of MuJoCo's: they are counted in mjData."""
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def _room(mjm: mujoco.MjModel) -> mujoco.MjData:
     """Return MjData of this model, to be used again: making one takes a hundred times as long as resetting it."""
     return mujoco.MjData(mjm)
@@ -118,11 +123,11 @@ def expected(
     del d  # what follows uses the same room
     if precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff:
         return None
-    rng, unknown = np.random.default_rng(steps), of_cylinders(mjm, state, steps)
+    rng, unknown = np.random.default_rng(steps), unsure_shapes(mjm, state, steps)
     if unknown is None or _many_faces_look(mjm, state, steps):
         return None
     for _ in range(NUDGES):
-        nudged = _with_cylinders_moved(mjm, unknown, rng) if unknown else mjm
+        nudged = with_shapes_moved(blunt(mjm), unknown, rng) if unknown else blunt(mjm)
         qpos, qvel = (x + precision.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
         d = advance(nudged, (qpos, qvel, *state[2:]), steps, force * rng.choice([-1, 1], mjm.nv))
         if d is None:
@@ -156,16 +161,19 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
 
 def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
     """Return whether a mesh touches a box or a mesh, in any step, and several pairs of their faces face each other:
-    from which pair the points are taken then depends on where the search ended (docs/limits.md).
+    from which pair the points are taken then depends on where the search ended. Or whether of more than four corners
+    four were taken, one of them twice: rounding decides which (docs/limits.md).
     """
-    if not mjm.nmesh:
+    if not {CYLINDER, MESH} & set(mjm.geom_type.tolist()):
         return False
-    box, mesh = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
     d = _data(mjm, state)
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for pair in {tuple(c.geom.tolist()) for c in d.contact}:
-            if sorted(mjm.geom_type[list(pair)]) in ([box, mesh], [mesh, mesh]):
+            points = [tuple(c.pos) for c in d.contact if tuple(c.geom) == pair]
+            if len(points) == 4 and len(set(points)) < 4 and {*mjm.geom_type[list(pair)]} <= {CYLINDER, BOX, MESH}:
+                return True
+            if sorted(mjm.geom_type[list(pair)]) in ([BOX, MESH], [MESH, MESH]):
                 normal = next(c.frame[:3] for c in d.contact if tuple(c.geom) == pair)
                 one, two = (_faces(mjm, d, g) for g in pair)
                 one, two = one[one @ normal > 0.98], two[two @ normal < -0.98]
@@ -190,47 +198,71 @@ def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
     and at 0 a search between a capsule and a cylinder may not end.
     """
     mjm = oracle.sharpen(copy.copy(mjm))
-    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-15, 200
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-15, 500
     return mjm
 
 
-def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
-    """Return by how much cylinders may be longer, and turned, as far as MuJoCo's own answer can tell, in any of the
-    steps. None if the axis of a capsule cuts into a cylinder, since MuJoCo then finds the way out only to 3 mm, or if
-    the axis of a capsule or the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
+@functools.lru_cache(maxsize=1)
+def blunt(mjm: mujoco.MjModel) -> mujoco.MjModel:
+    """Return a copy that searches for contacts less far. By how much its answer differs shows what MuJoCo knows of
+    contacts of round shapes: at a tolerance of 1e-15 m the normals of ellipsoids and of cylinders' rims to 1e-7, and
+    those of deep ones to what the iterations allow.
+    """
+    mjm = copy.copy(mjm)
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-14, 200
+    return mjm
+
+
+def unsure_shapes(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
+    """Return by how much geoms may be longer, and turned, as far as MuJoCo's own answer can tell, in any of the steps.
+    None if the axis of a capsule cuts into a cylinder, since MuJoCo then finds the way out only to 3 mm, or if the axis
+    of a capsule or the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
 
     MuJoCo finds the lowest point of a cylinder's disc on a plane by subtracting from the axis its part along the
     normal. If the cylinder is almost upright, little more than rounding is left. (No nudge of a planar model's state
-    shows this.) If a capsule touches a cylinder, MuJoCo finds the normal to 2e-5 (test_round_and_flat_contacts.py), of
-    which `TURNED` is the 300th part.
+    shows this.) How far its searches may be off is in `TURNED`.
     """
     found = dict[int, tuple[float, float]]()
-    if not {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()):
+    measured = np.isin(mjm.sensor_type, MEASURES)
+    if not {*TURNED, HFIELD} & set(mjm.geom_type.tolist()):
         return found
+
+    def turn(one: int, two: int, margin: float = 1.0) -> None:
+        """Note what the search for a contact of two geoms leaves open."""
+        kinds = int(mjm.geom_type[one]), int(mjm.geom_type[two])
+        if PLANE in kinds or kinds == (SPHERE, CYLINDER) or (not margin and {*kinds} <= {BOX, MESH}):
+            return
+        for geom, kind in zip((one, two), kinds, strict=True):
+            by = CUTTING if kinds == (CAPSULE, CYLINDER) else TURNED.get(kind, 0.0)
+            longer, turned = found.get(geom, (0.0, 0.0))
+            found[geom] = longer, max(turned, by)
+
+    for one, two in zip(mjm.sensor_objid[measured].tolist(), mjm.sensor_refid[measured].tolist(), strict=True):
+        turn(*sorted((one, two), key=lambda geom: mjm.geom_type[geom]))
     d = _data(mjm, state)
     for _ in range(steps):
         mujoco.mj_fwdPosition(mjm, d)
         for contact in d.contact:
             one, two = contact.geom.tolist()
-            kinds, (longer, turned) = (mjm.geom_type[one], mjm.geom_type[two]), found.get(two, (0.0, 0.0))
-            if kinds[0] == HFIELD and contact.dist < 1e-6 - mjm.geom_size[two, 0]:
+            kinds = int(mjm.geom_type[one]), int(mjm.geom_type[two])
+            deep = contact.dist < 1e-6 - mjm.geom_size[two if kinds[0] == HFIELD else one, 0]
+            if deep and (kinds == (CAPSULE, CYLINDER) or (kinds[0] == HFIELD and kinds[1] in (SPHERE, CAPSULE))):
                 return None
-            if kinds == (mujoco.mjtGeom.mjGEOM_CAPSULE, CYLINDER):
-                if contact.dist < 1e-6 - mjm.geom_size[one, 0]:
-                    return None
-                found[two] = longer, TURNED
-            if kinds == (mujoco.mjtGeom.mjGEOM_PLANE, CYLINDER):
+            turn(one, two, contact.includemargin)
+            if kinds == (PLANE, CYLINDER):
                 normal, axis = (d.geom_xmat[g].reshape(3, 3)[:, 2] for g in (one, two))
                 sine = float(np.linalg.norm(np.cross(normal, axis)))
                 if sine > mujoco.mjMINVAL:
+                    longer, turned = found.get(two, (0.0, 0.0))
                     found[two] = max(longer, float(mjm.geom_size[two, 0]) * 1e-16 / sine), turned
         mujoco.mj_step(mjm, d)
     return found
 
 
-def _with_cylinders_moved(
+def with_shapes_moved(
     mjm: mujoco.MjModel, moves: dict[int, tuple[float, float]], rng: np.random.Generator
 ) -> mujoco.MjModel:
+    """Return a copy in which shapes are longer and turned by so much."""
     mjm = copy.copy(mjm)
     for geom, (longer, turned) in moves.items():
         mjm.geom_size[geom, 1] += longer * rng.choice([-1, 1])
