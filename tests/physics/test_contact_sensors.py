@@ -65,7 +65,8 @@ def check(seed: int) -> Counter[str]:
         force = BOUND.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + terms)
         rounded, rng, moved = random_models._of_rounding(sharp, d, BOUND), np.random.default_rng(k), 0.0 * d.sensordata
         for _ in range(random_models.NUDGES):
-            other = random_models.with_shapes_moved(random_models.blunt(sharp), unknown, rng) if unknown else random_models.blunt(sharp)
+            blunt = random_models.blunt(sharp)
+            other = random_models.with_shapes_moved(blunt, unknown, rng) if unknown else blunt
             qpos, qvel = (x + BOUND.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
             pushed = forward(other, (qpos, qvel, *state[2:]), force * rng.choice([-1, 1], mjm.nv))
             moved = np.maximum(moved, np.abs(pushed.sensordata - d.sensordata))
