@@ -41,11 +41,12 @@ FASTEST = 10.0  # radians or metres per step: anything faster is no simulation a
 PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
 # How far shapes may be turned such that MuJoCo's search would hardly notice (radians). It is a 300th part of what its
 # answer is off: of the normal, which it finds to 2e-5 of a capsule on a cylinder (test_round_and_flat_contacts.py), and
-# of the point, along an ellipsoid or a rim. Of boxes and meshes the point is off by 1e-11 m if there is a margin, and
+# of the point, along an ellipsoid or a rim. Of boxes and meshes the point is off by 5e-10 m if there is a margin, and
 # by 3e-9 m on a height field: a corner in the ground, whose place is known to rounding, tells by how much.
-TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 3e-12, MESH: 3e-12}
+TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 3e-11, MESH: 3e-11}
 CUTTING, ON_FIELD = 7e-8, 1e-10
 MEASURES = mujoco.mjtSensor.mjSENS_GEOMDIST, mujoco.mjtSensor.mjSENS_GEOMNORMAL, mujoco.mjtSensor.mjSENS_GEOMFROMTO
+UNBOUNDED = np.inf
 UNUSED = {"crb": 1}  # its first row is the world's
 
 
@@ -228,10 +229,11 @@ def unsure_shapes(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tu
     if not {*TURNED, HFIELD} & set(mjm.geom_type.tolist()):
         return found
 
-    def turn(one: int, two: int, margin: float = 1.0) -> None:
-        """Note what the search for a contact of two geoms leaves open."""
+    def turn(one: int, two: int, margin: float = UNBOUNDED) -> None:
+        """Note what the search for a contact of two geoms leaves open, or for their distance."""
         kinds = int(mjm.geom_type[one]), int(mjm.geom_type[two])
-        if PLANE in kinds or kinds == (SPHERE, CYLINDER) or (not margin and {*kinds} <= {BOX, MESH}):
+        on_plane = kinds[0] == PLANE and (margin < UNBOUNDED or kinds[1] not in (BOX, MESH))  # an edge may lie along it
+        if on_plane or kinds == (SPHERE, CYLINDER) or (not margin and {*kinds} <= {BOX, MESH}):
             return
         for geom, kind in zip((one, two), kinds, strict=True):
             by = CUTTING if kinds == (CAPSULE, CYLINDER) else TURNED.get(kind, 0.0)
