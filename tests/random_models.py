@@ -43,8 +43,8 @@ PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjt
 # answer is off: of the normal, which it finds to 2e-5 of a capsule on a cylinder (test_round_and_flat_contacts.py), and
 # of the point, along an ellipsoid or a rim. Of boxes and meshes the point is off by 5e-10 m if there is a margin, and
 # by 3e-9 m on a height field: a corner in the ground, whose place is known to rounding, tells by how much.
-TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 3e-11, MESH: 3e-11}
-CUTTING, ON_FIELD = 7e-8, 1e-10
+TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 1e-10, MESH: 1e-10}
+CUTTING = 7e-8
 MEASURES = mujoco.mjtSensor.mjSENS_GEOMDIST, mujoco.mjtSensor.mjSENS_GEOMNORMAL, mujoco.mjtSensor.mjSENS_GEOMFROMTO
 UNBOUNDED = np.inf
 UNUSED = {"crb": 1}  # its first row is the world's
@@ -237,7 +237,6 @@ def unsure_shapes(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tu
             return
         for geom, kind in zip((one, two), kinds, strict=True):
             by = CUTTING if kinds == (CAPSULE, CYLINDER) else TURNED.get(kind, 0.0)
-            by = max(by, ON_FIELD) if by and kinds[0] == HFIELD else by
             longer, turned = found.get(geom, (0.0, 0.0))
             found[geom] = longer, max(turned, by)
 
