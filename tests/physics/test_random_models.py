@@ -35,7 +35,6 @@ FEW, MANY, ODD = range(200), range(200, 1200), range(60)  # ODD: of strange ones
 UNEXPLAINED = {
     seed: pytest.param(seed, marks=pytest.mark.xfail(reason=reason))
     for seed, reason in (
-        (146, "a connect of bodies that nothing moves apart: rounding decides whether it has rows, and their 1e-10 N"),
         (364, "a weld of bodies that nothing moves apart: rounding decides whether it has rows, and their 1e-11 N"),
     )
 }
