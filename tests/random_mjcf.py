@@ -61,7 +61,10 @@ def case(seed: int, worlds: int = 6, without: frozenset[str] = SOFTENED) -> Case
     maker = Maker(seed, without)
     root = maker.model()
     mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
-    return Case(root, states(mjm, worlds, seed), maker.drawn)
+    found = states(mjm, worlds, seed)
+    if maker.drawn["flat meshes"]:
+        found[: worlds // 2] = states(mjm, worlds, seed, level=True)[: worlds // 2]
+    return Case(root, found, maker.drawn)
 
 
 # states
@@ -108,10 +111,12 @@ def _places(mjm: mujoco.MjModel, j: int) -> tuple[slice, slice]:
     return slice(q, q + nq), slice(v, v + nv)
 
 
-def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
-    """n states: some drawn, some reached from there by MuJoCo; where there are contacts, most of them in contact."""
-    rng = np.random.default_rng([seed, 1])
-    found = [_state(mjm, rng) for _ in range(5 * n)]
+def states(mjm: mujoco.MjModel, n: int, seed: int, level: bool = False) -> list[World]:
+    """n states: some drawn, some reached from there by MuJoCo; where there are contacts, most of them in contact.
+    `level`: nothing is turned by more than a little, if at all.
+    """
+    rng = np.random.default_rng([seed, 4 if level else 1])
+    found = [_state(mjm, rng, level) for _ in range(5 * n)]
     d = mujoco.MjData(mjm)
     ranked = []
     for state in found:
@@ -145,10 +150,12 @@ def _put(d: mujoco.MjData, state: State) -> None:
     d.warning.number[:] = 0
 
 
-def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> State:
+def _state(mjm: mujoco.MjModel, rng: np.random.Generator, level: bool = False) -> State:
     qpos = mjm.qpos0.copy()
     wide = rng.choice([0.02, 0.1, 0.3])
     turned = wide * (10 ** rng.uniform(-7, -2) if rng.random() < 0.15 else 1.0)
+    if level:
+        turned = rng.choice([0.0, 1e-9, 1e-6, 1e-3, 1e-2])
     for j in range(mjm.njnt):
         (q, _), kind = _places(mjm, j), int(mjm.jnt_type[j])
         if kind == 0:
@@ -288,7 +295,8 @@ class Maker:
             feature(root)
         touching = {g.get("type") for g in self.touching_geoms(root)}
         flag = root.find("option").find("flag")
-        if ({"capsule", "cylinder"} <= touching or self.drawn["mesh couple"]) and flag is not None:
+        searched = ("mesh couple", "flat meshes", "convex couple", "height fields")
+        if ({"capsule", "cylinder"} <= touching or any(self.drawn[x] for x in searched)) and flag is not None:
             flag.attrib.pop("nativeccd", None)  # without it the pair is refused
         return root
 
@@ -310,6 +318,13 @@ class Maker:
             self.plastic_springs,
             self.moving_surfaces,
             self.delays,
+            self.flat_meshes,
+            self.convex_couples,
+            self.further_terrain,
+            self.magnets,
+            self.rangefinders,
+            self.distances,
+            self.sensors_of_rows,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -413,6 +428,10 @@ class Maker:
         kind = self.pick("quat", "quat", "euler", "axisangle", "zaxis", "xyaxes")
         n = {"quat": 4, "axisangle": 4, "xyaxes": 6}.get(str(kind), 3)
         e.set(str(kind), text(self.pick(self.normal(1, n), [1, 0, 0, 1]) if kind == "quat" else self.normal(1, n)))
+
+    def straighten(self, e: ET.Element) -> None:
+        for name in ("quat", "euler", "axisangle", "zaxis", "xyaxes"):
+            e.attrib.pop(name, None)
 
     def joint(self, e: ET.Element, kind: str) -> ET.Element:
         self.named, self.dofs = self.named + 1, self.dofs - {"free": 6, "ball": 3}.get(kind, 1)
@@ -677,6 +696,69 @@ class Maker:
         names = {"geom1": chosen[0].get("name"), "geom2": chosen[1].get("name")}
         self.element(section, "pair", margin=0, condim=self.pick(1, 3, 4), **names)
 
+    def two_free(self, root: ET.Element) -> list[ET.Element]:
+        """Return two spheres or capsules of two bodies, of which nothing is asked yet; or none."""
+        free = [g for g in self.unpaired(root, self.touching_geoms(root)) if g.get("type") in ("sphere", "capsule")]
+        bodies = [b for b in root.iter() if b.tag in ("body", "worldbody") and any(g in list(b) for g in free)]
+        if self.many or self.aligned or len(bodies) < 2:
+            return []
+        return [next(g for g in free if g in list(bodies[k])) for k in self.rng.permutation(len(bodies))[:2]]
+
+    def pair_up(self, root: ET.Element, one: ET.Element, two: ET.Element, margin: float) -> None:
+        """Have two geoms touch by a pair of their own."""
+        section = self.section(root, "contact")
+        for k, g in enumerate((one, two)):
+            g.set("name", g.get("name") or f"pair{len(section)}.{k}")
+        names = {"geom1": one.get("name"), "geom2": two.get("name")}
+        self.element(section, "pair", margin=margin, condim=self.pick(1, 3, 4), **names)
+        # Noslip takes contacts one by one, and MuJoCo's order of those that it searches for is not known.
+        root.find("option").attrib.pop("noslip_iterations", None)
+
+    def flat_meshes(self, root: ET.Element) -> None:
+        """Turn two geoms that touch into meshes with flat faces, or into one and a box, and put bodies square."""
+        couple = self.two_free(root)
+        if not couple or not self.maybe(0.3, "flat meshes"):
+            return
+        for g, kind in zip(couple, (str(self.pick("mesh", "mesh", "box")), "mesh"), strict=True):
+            if kind == "mesh":
+                g.set("mesh", self.flat_mesh(root))
+            self.become(root, g, kind)
+            if kind == "box":
+                g.set("size", text(self.rng.uniform(0.05, 0.25, 3)))
+        self.pair_up(root, *couple, margin=self.pick(0, 0, self.uniform(0, 0.02)))
+        self.meet(self.touching_geoms(root), {"mesh"})
+        squared = [*root.iter("body"), *couple] if self.maybe(0.8) else couple
+        for e in squared:
+            self.straighten(e)
+            if self.maybe(0.2):
+                e.set("quat", text(self.pick([1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0.3])))
+
+    def flat_mesh(self, root: ET.Element) -> str:
+        """Add a mesh that is a brick, a plate, a prism or a frustum, and return its name."""
+        assets = self.section(root, "asset")
+        corners = int(self.pick(3, 4, 4, 4, 5, 6, 8))
+        angles = np.arange(corners) * 2 * np.pi / corners + self.pick(0, np.pi / corners)
+        top = self.pick(1, 1, 1, self.uniform(0.3, 1))
+        points = [[r * np.cos(a), r * np.sin(a), z] for z, r in ((-1, 1), (1, top)) for a in angles]
+        size = self.rng.uniform(0.05, 0.25, 3)
+        size[int(self.rng.integers(3))] *= self.pick(1, 1, 0.1)
+        self.element(assets, "mesh", name=f"mesh{len(assets)}", vertex=(np.array(points) * size).round(5).ravel())
+        return f"mesh{len(assets) - 1}"
+
+    def convex_couples(self, root: ET.Element) -> None:
+        """Turn two geoms that touch into shapes of any two kinds, for many of which MuJoCo searches."""
+        couple = self.two_free(root)
+        if not couple or not self.maybe(0.4, "convex couple"):
+            return
+        round_, any_ = ("ellipsoid", "cylinder", "mesh"), ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+        for g, kind in zip(couple, (str(self.pick(*any_)), str(self.pick(*round_))), strict=True):
+            if kind != g.get("type"):
+                self.become(root, g, kind)
+            if kind == "mesh":
+                g.set("mesh", self.mesh(root, 0.15) if self.maybe(0.5) else self.flat_mesh(root))
+        self.drawn[f"{couple[0].get('type')} and {couple[1].get('type')}"] += 1
+        self.pair_up(root, *couple, margin=self.pick(0, 0, self.uniform(0, 0.05)))
+
     def noslip(self, root: ET.Element) -> None:
         """Add noslip iterations, a fixed number of them, so that friction does not creep. They take contacts one by
         one, and those of capsules on cylinders in another order than MuJoCo: see docs/limits.md.
@@ -724,6 +806,35 @@ class Maker:
         out.set("conaffinity", "0")
         self.meet(self.touching_geoms(root), {"hfield"})
         option = root.find("option")
+        if option.get("integrator") == "RK4":  # random_models does not see how deep a centre is within a step
+            option.set("integrator", "Euler")
+
+    def further_terrain(self, root: ET.Element) -> None:
+        """Add several height fields, also moving ones, under shapes of all kinds."""
+        option = root.find("option")
+        if self.many or not self.maybe(0.05, "height fields"):
+            return
+        assets = self.section(root, "asset")
+        world = root.find("worldbody")
+        for k in range(int(self.rng.integers(2, 4))):
+            nrow, ncol = int(self.pick(2, 3)), int(self.pick(2, 3, 4))
+            size = [self.uniform(0.3, 1), self.uniform(0.3, 1), self.log(0.05, 0.5), self.log(0.05, 0.3)]
+            heights = self.rng.random(nrow * ncol).round(3)
+            self.element(assets, "hfield", name=f"field{k}", nrow=nrow, ncol=ncol, size=size, elevation=heights)
+            out = ET.SubElement(world, "geom", name=f"field{k}", type="hfield", hfield=f"field{k}")
+            out.set("pos", text([self.uniform(-0.5, 0.5), self.uniform(-0.5, 0.5), self.uniform(-0.3, 0.2)]))
+            if not self.planar and self.maybe(0.4):
+                self.orientation(out)
+            self.surface(out)
+            out.set("contype", str(BITS["hfield"]))
+            out.set("conaffinity", "0")
+        geoms = self.touching_geoms(root)
+        self.meet(geoms, {"hfield"})
+        for g in geoms:
+            if g.get("type") in ("cylinder", "ellipsoid", "box", "mesh") and self.maybe(0.5):
+                g.set("conaffinity", str(int(g.get("conaffinity", "1")) | BITS["hfield"]))
+                if g.get("type") in ("box", "mesh"):  # without a margin MuJoCo's search ends early: docs/limits.md
+                    g.set("margin", text(self.uniform(0.001, 0.02)))
         if option.get("integrator") == "RK4":  # random_models does not see how deep a centre is within a step
             option.set("integrator", "Euler")
 
@@ -1144,6 +1255,66 @@ class Maker:
                     e.set("delay", text(float(h * self.rng.uniform(0.1, 5))))
                 if kind == "sensor" and self.maybe(0.5):
                     e.set("interval", text([float(h * self.rng.uniform(1, 3)), 0.0]))
+
+    def section(self, root: ET.Element, tag: str) -> ET.Element:
+        found = root.find(tag)
+        return ET.SubElement(root, tag) if found is None else found
+
+    def magnets(self, root: ET.Element) -> None:
+        if not self.sites or not self.maybe(0.05, "magnetometer"):
+            return
+        root.find("option").set("magnetic", text(self.normal(1)))
+        for site in self.rng.permutation(self.sites)[:2]:
+            out = self.element(self.section(root, "sensor"), "magnetometer", site=str(site))
+            if self.maybe(0.3):
+                out.set("cutoff", text(self.log(0.1, 2)))
+
+    def rangefinders(self, root: ET.Element) -> None:
+        """Add rangefinders to sites, several to some, which look at all that is there."""
+        if not self.sites or not self.maybe(0.08, "rangefinder"):
+            return
+        for site in self.rng.permutation(self.sites)[:3]:
+            for _ in range(int(self.rng.integers(1, 3))):
+                data = ["dist", *(x for x in ("dir", "origin", "point", "depth") if self.maybe(0.2))]
+                out = self.element(self.section(root, "sensor"), "rangefinder", site=str(site), data=" ".join(data))
+                if self.maybe(0.2):
+                    out.set("cutoff", text(self.log(0.1, 2)))
+        for e in root.find("worldbody").iter("site"):
+            if not self.planar and self.maybe(0.6):
+                self.straighten(e)
+                e.set("quat", text(self.normal(1, 4)))
+
+    def distances(self, root: ET.Element) -> None:
+        """Add sensors of how far geoms are apart."""
+        geoms = [g for g in root.find("worldbody").iter("geom") if g.get("type") != "hfield"]
+        if len(geoms) < 2 or not self.maybe(0.08, "distance"):
+            return
+        for k, g in enumerate(geoms):
+            g.set("name", g.get("name") or f"measured{k}")
+        for _ in range(int(self.rng.integers(1, 4))):
+            one, two = (geoms[k] for k in self.rng.permutation(len(geoms))[:2])
+            names, cutoff = {"geom1": one.get("name"), "geom2": two.get("name")}, self.log(0.1, 3)
+            if {one.get("type"), two.get("type")} != {"plane"}:
+                for what in ("distance", *(x for x in ("normal", "fromto") if self.maybe(0.5))):
+                    self.element(self.section(root, "sensor"), what, cutoff=cutoff, **names)
+
+    def sensors_of_rows(self, root: ET.Element) -> None:
+        """Add sensors of tendons, and of the limits of joints and tendons."""
+        if not self.maybe(0.08, "sensors of rows"):
+            return
+        section = self.section(root, "sensor")
+        self.element(section, "clock")
+        kinds = ("pos", "vel", "actuatorfrc", "limitpos", "limitvel", "limitfrc")
+        for tendon in root.find("tendon"):
+            limited = tendon.get("range") is not None
+            for what in kinds if limited else kinds[:3]:
+                if self.maybe(0.6):
+                    self.element(section, f"tendon{what}", tendon=tendon.get("name"))
+        for joint in root.iter("joint"):
+            if joint.get("range") is not None and joint.get("name"):
+                for what in kinds[3:]:
+                    if self.maybe(0.6):
+                        self.element(section, f"joint{what}", joint=joint.get("name"))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

@@ -38,8 +38,15 @@ OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"
 STEPS = (1, 10)
 NUDGES = 3
 FASTEST = 10.0  # radians or metres per step: anything faster is no simulation any more
-CYLINDER, HFIELD = int(mujoco.mjtGeom.mjGEOM_CYLINDER), int(mujoco.mjtGeom.mjGEOM_HFIELD)
-TURNED = 7e-8
+PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
+# How far shapes may be turned such that MuJoCo's search would hardly notice (radians). It is a 300th part of what its
+# answer is off: of the normal, which it finds to 2e-5 of a capsule on a cylinder (test_round_and_flat_contacts.py), and
+# of the point, along an ellipsoid or a rim. Of boxes and meshes the point is off by 5e-10 m if there is a margin, and
+# by 3e-9 m on a height field: a corner in the ground, whose place is known to rounding, tells by how much.
+TURNED = {ELLIPSOID: 1e-8, CYLINDER: 1e-8, BOX: 1e-10, MESH: 1e-10}
+CUTTING = 7e-8
+MEASURES = mujoco.mjtSensor.mjSENS_GEOMDIST, mujoco.mjtSensor.mjSENS_GEOMNORMAL, mujoco.mjtSensor.mjSENS_GEOMFROMTO
+UNBOUNDED = np.inf
 UNUSED = {"crb": 1}  # its first row is the world's
 
 
@@ -70,10 +77,11 @@ class Failure:
     world: int = 0
     error: float = 0.0
     bound: float = 0.0
+    part: str = ""
 
     def __str__(self) -> str:
-        where = f" of world {self.world} after {self.steps} steps: error {self.error:.2e}, bound {self.bound:.2e}"
-        return self.what + (where if self.steps else "")
+        where = f"{self.part} of world {self.world} after {self.steps} steps: "
+        return self.what + (f"{where}error {self.error:.2e}, bound {self.bound:.2e}" if self.steps else "")
 
 
 @dataclasses.dataclass
@@ -81,14 +89,14 @@ class Answer:
     """MuJoCo's fields after some steps, and how far they move."""
 
     fields: dict[str, np.ndarray]
-    moved: dict[str, float]
+    moved: dict[str, np.ndarray]  # of each of a field's `parts`
 
 
 def silence(_: object) -> None:
     """Ignore a warning of MuJoCo's: they are counted in mjData."""
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def _room(mjm: mujoco.MjModel) -> mujoco.MjData:
     """Return MjData of this model, to be used again: making one takes a hundred times as long as resetting it."""
     return mujoco.MjData(mjm)
@@ -110,23 +118,37 @@ def expected(
     if d is None or _rubs_without_stretching(mjm, d):
         return None
     fields = _fields(mjm, d, names)
+    pieces = {name: parts(mjm, name, x) for name, x in fields.items()}
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
-    moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
+    rounded = _of_rounding(mjm, d, precision)
+    moved = {name: rounded.get(name, 0.0) * largest(fields[name], pieces[name]) for name in fields}
     del d  # what follows uses the same room
     if precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff:
         return None
-    rng, unknown = np.random.default_rng(steps), of_cylinders(mjm, state, steps)
+    rng, unknown = np.random.default_rng(steps), unsure_shapes(mjm, state, steps)
     if unknown is None or _many_faces_look(mjm, state, steps):
         return None
     for _ in range(NUDGES):
-        nudged = _with_cylinders_moved(mjm, unknown, rng) if unknown else mjm
+        nudged = with_shapes_moved(blunt(mjm), unknown, rng) if unknown else blunt(mjm)
         qpos, qvel = (x + precision.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
         d = advance(nudged, (qpos, qvel, *state[2:]), steps, force * rng.choice([-1, 1], mjm.nv))
         if d is None:
             return None
         for name, x in _fields(mjm, d, names).items():
-            moved[name] = max(moved[name], float(abs(fields[name] - x).max(initial=0.0)))
+            moved[name] = np.maximum(moved[name], largest(fields[name] - x, pieces[name]))
     return Answer(fields, moved)
+
+
+def parts(mjm: mujoco.MjModel, name: str, x: np.ndarray) -> list[slice]:
+    """Return the parts of a field that are compared with bounds of their own: sensors each, all else as a whole."""
+    if name != "sensordata" or not mjm.nsensor:
+        return [slice(UNUSED.get(name, 0), None)]
+    return [slice(at, at + n) for at, n in zip(mjm.sensor_adr.tolist(), mjm.sensor_dim.tolist(), strict=True)]
+
+
+def largest(x: np.ndarray, pieces: list[slice]) -> np.ndarray:
+    """Return the largest entry of each part, without its sign."""
+    return np.array([np.max(np.abs(np.atleast_1d(x)[piece]), initial=0.0) for piece in pieces])
 
 
 def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
@@ -141,16 +163,19 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
 
 def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
     """Return whether a mesh touches a box or a mesh, in any step, and several pairs of their faces face each other:
-    from which pair the points are taken then depends on where the search ended (docs/limits.md).
+    from which pair the points are taken then depends on where the search ended. Or whether of more than four corners
+    four were taken, one of them twice: rounding decides which (docs/limits.md).
     """
-    if not mjm.nmesh:
+    if not {CYLINDER, MESH} & set(mjm.geom_type.tolist()):
         return False
-    box, mesh = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
     d = _data(mjm, state)
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for pair in {tuple(c.geom.tolist()) for c in d.contact}:
-            if sorted(mjm.geom_type[list(pair)]) in ([box, mesh], [mesh, mesh]):
+            points = [tuple(c.pos) for c in d.contact if tuple(c.geom) == pair]
+            if len(points) == 4 and len(set(points)) < 4 and {*mjm.geom_type[list(pair)]} <= {CYLINDER, BOX, MESH}:
+                return True
+            if sorted(mjm.geom_type[list(pair)]) in ([BOX, MESH], [MESH, MESH]):
                 normal = next(c.frame[:3] for c in d.contact if tuple(c.geom) == pair)
                 one, two = (_faces(mjm, d, g) for g in pair)
                 one, two = one[one @ normal > 0.98], two[two @ normal < -0.98]
@@ -175,47 +200,72 @@ def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
     and at 0 a search between a capsule and a cylinder may not end.
     """
     mjm = oracle.sharpen(copy.copy(mjm))
-    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-15, 200
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-15, 500
     return mjm
 
 
-def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
-    """Return by how much cylinders may be longer, and turned, as far as MuJoCo's own answer can tell, in any of the
-    steps. None if the axis of a capsule cuts into a cylinder, since MuJoCo then finds the way out only to 3 mm, or if
-    the axis of a capsule or the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
+@functools.lru_cache(maxsize=1)
+def blunt(mjm: mujoco.MjModel) -> mujoco.MjModel:
+    """Return a copy that searches for contacts less far. By how much its answer differs shows what MuJoCo knows of
+    contacts of round shapes: at a tolerance of 1e-15 m the normals of ellipsoids and of cylinders' rims to 1e-7, and
+    those of deep ones to what the iterations allow.
+    """
+    mjm = copy.copy(mjm)
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-14, 200
+    return mjm
+
+
+def unsure_shapes(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
+    """Return by how much geoms may be longer, and turned, as far as MuJoCo's own answer can tell, in any of the steps.
+    None if the axis of a capsule cuts into a cylinder, since MuJoCo then finds the way out only to 3 mm, or if the axis
+    of a capsule or the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
 
     MuJoCo finds the lowest point of a cylinder's disc on a plane by subtracting from the axis its part along the
     normal. If the cylinder is almost upright, little more than rounding is left. (No nudge of a planar model's state
-    shows this.) If a capsule touches a cylinder, MuJoCo finds the normal to 2e-5 (test_round_and_flat_contacts.py), of
-    which `TURNED` is the 300th part.
+    shows this.) How far its searches may be off is in `TURNED`.
     """
     found = dict[int, tuple[float, float]]()
-    if not {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()):
+    measured = np.isin(mjm.sensor_type, MEASURES)
+    if not {*TURNED, HFIELD} & set(mjm.geom_type.tolist()):
         return found
+
+    def turn(one: int, two: int, margin: float = UNBOUNDED) -> None:
+        """Note what the search for a contact of two geoms leaves open, or for their distance."""
+        kinds = int(mjm.geom_type[one]), int(mjm.geom_type[two])
+        on_plane = kinds[0] == PLANE and (margin < UNBOUNDED or kinds[1] not in (BOX, MESH))  # an edge may lie along it
+        if on_plane or kinds == (SPHERE, CYLINDER) or (not margin and {*kinds} <= {BOX, MESH}):
+            return
+        for geom, kind in zip((one, two), kinds, strict=True):
+            by = CUTTING if kinds == (CAPSULE, CYLINDER) else TURNED.get(kind, 0.0)
+            longer, turned = found.get(geom, (0.0, 0.0))
+            found[geom] = longer, max(turned, by)
+
+    for one, two in zip(mjm.sensor_objid[measured].tolist(), mjm.sensor_refid[measured].tolist(), strict=True):
+        turn(*sorted((one, two), key=lambda geom: mjm.geom_type[geom]))
     d = _data(mjm, state)
     for _ in range(steps):
         mujoco.mj_fwdPosition(mjm, d)
         for contact in d.contact:
             one, two = contact.geom.tolist()
-            kinds, (longer, turned) = (mjm.geom_type[one], mjm.geom_type[two]), found.get(two, (0.0, 0.0))
-            if kinds[0] == HFIELD and contact.dist < 1e-6 - mjm.geom_size[two, 0]:
+            kinds = int(mjm.geom_type[one]), int(mjm.geom_type[two])
+            deep = contact.dist < 1e-6 - mjm.geom_size[two if kinds[0] == HFIELD else one, 0]
+            if deep and (kinds == (CAPSULE, CYLINDER) or (kinds[0] == HFIELD and kinds[1] in (SPHERE, CAPSULE))):
                 return None
-            if kinds == (mujoco.mjtGeom.mjGEOM_CAPSULE, CYLINDER):
-                if contact.dist < 1e-6 - mjm.geom_size[one, 0]:
-                    return None
-                found[two] = longer, TURNED
-            if kinds == (mujoco.mjtGeom.mjGEOM_PLANE, CYLINDER):
+            turn(one, two, contact.includemargin)
+            if kinds == (PLANE, CYLINDER):
                 normal, axis = (d.geom_xmat[g].reshape(3, 3)[:, 2] for g in (one, two))
                 sine = float(np.linalg.norm(np.cross(normal, axis)))
                 if sine > mujoco.mjMINVAL:
+                    longer, turned = found.get(two, (0.0, 0.0))
                     found[two] = max(longer, float(mjm.geom_size[two, 0]) * 1e-16 / sine), turned
         mujoco.mj_step(mjm, d)
     return found
 
 
-def _with_cylinders_moved(
+def with_shapes_moved(
     mjm: mujoco.MjModel, moves: dict[int, tuple[float, float]], rng: np.random.Generator
 ) -> mujoco.MjModel:
+    """Return a copy in which shapes are longer and turned by so much."""
     mjm = copy.copy(mjm)
     for geom, (longer, turned) in moves.items():
         mjm.geom_size[geom, 1] += longer * rng.choice([-1, 1])
@@ -283,16 +333,15 @@ def jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
 
 
 def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) -> dict[str, float]:
-    """Return how far forces of constraints move if the acceleration from which they follow is rounded: the stiffer a
-    row, the further.
+    """Return how far forces of constraints move, as a share of themselves, if the acceleration from which they follow
+    is rounded: the stiffer a row, the further.
     """
     most, names = np.max(np.abs(d.efc_force), initial=0.0), ("qfrc_constraint", "cfrc_ext", "sensordata")
     if not most:
         return dict.fromkeys(names, 0.0)
     assert not mujoco.mj_isSparse(mjm)
     terms = np.abs(jacobian(mjm, d)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
-    share = float(precision.rounding * np.max(d.efc_D * terms) / most)
-    return {name: share * float(np.max(np.abs(getattr(d, name)), initial=0.0)) for name in names}
+    return dict.fromkeys(names, float(precision.rounding * np.max(d.efc_D * terms) / most))
 
 
 def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -352,7 +401,7 @@ def failures(
         for world, state in enumerate(states):
             answer = expected(sharp, state, n, names, PRECISIONS[dtype], sim.model.body_originid)
             if answer is not None:
-                found += _compare(sim, world, n, answer, PRECISIONS[dtype])
+                found += _compare(mjm, sim, world, n, answer, PRECISIONS[dtype])
     return sorted(found, key=lambda f: -f.error / f.bound)
 
 
@@ -369,20 +418,24 @@ def left_out(mjm: mujoco.MjModel) -> set[str]:
     return found
 
 
-def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision: Precision) -> Iterator[Failure]:
+def _sensor(mjm: mujoco.MjModel, name: str, k: int) -> str:
+    return f"[{k}: {mujoco.mjtSensor(mjm.sensor_type[k]).name}]" if name == "sensordata" else ""
+
+
+def _compare(
+    mjm: mujoco.MjModel, sim: Simulation, world: int, steps: int, answer: Answer, precision: Precision
+) -> Iterator[Failure]:
     for name, want in answer.fields.items():
-        skip = UNUSED.get(name, 0)
         got = getattr(sim, name)[world].cpu().numpy().astype(np.float64)
         if got.shape != want.shape:
             yield Failure(f"{name} has the shape {got.shape}, not {want.shape}")
             continue
-        got, want = np.atleast_1d(got, want)
-        error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
-        scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
+        pieces = parts(mjm, name, want)
+        error, scale = largest(got - want, pieces), np.maximum(1.0, largest(want, pieces))
         bound = precision.times * answer.moved[name] + precision.floor * scale
-        unknown = bound > scale and precision.stiff < np.inf  # nothing is left of float32's digits
-        if not (error <= bound or unknown):
-            yield Failure(name, steps, world, float(error), bound)
+        unknown = (bound > scale) & (precision.stiff < np.inf)  # nothing is left of float32's digits
+        for k in np.flatnonzero(~((error <= bound) | unknown)).tolist():
+            yield Failure(name, steps, world, float(error[k]), float(bound[k]), _sensor(mjm, name, k))
 
 
 # shrinking

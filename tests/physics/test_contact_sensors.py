@@ -58,14 +58,15 @@ def check(seed: int) -> Counter[str]:
     sim.step()  # which gives the sensors of where it begins: `forward` would be a second kernel to compile
     for k, state in enumerate(states):
         d = forward(sharp, state)
-        unknown = random_models.of_cylinders(sharp, state, 1)
+        unknown = random_models.unsure_shapes(sharp, state, 1)
         if unknown is None or random_models._many_faces_look(sharp, state, 1) or d.warning.number.any():
             continue
         terms = random_models._inertial_terms(sharp, d, sim.model.body_originid)
         force = BOUND.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + terms)
         rounded, rng, moved = random_models._of_rounding(sharp, d, BOUND), np.random.default_rng(k), 0.0 * d.sensordata
         for _ in range(random_models.NUDGES):
-            other = random_models._with_cylinders_moved(sharp, unknown, rng) if unknown else sharp
+            blunt = random_models.blunt(sharp)
+            other = random_models.with_shapes_moved(blunt, unknown, rng) if unknown else blunt
             qpos, qvel = (x + BOUND.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
             pushed = forward(other, (qpos, qvel, *state[2:]), force * rng.choice([-1, 1], mjm.nv))
             moved = np.maximum(moved, np.abs(pushed.sensordata - d.sensordata))

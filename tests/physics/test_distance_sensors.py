@@ -67,7 +67,10 @@ def measured(mjm: mujoco.MjModel, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 PAIRS = [pair for pair in itertools.combinations_with_replacement(SHAPES, 2) if pair != ("plane", "plane")]
-QUICK = {("plane", "mesh"), ("capsule", "box"), ("box", "box"), ("sphere", "mesh"), ("ellipsoid", "cylinder")}
+QUICK = {
+    *(("plane", "mesh"), ("capsule", "box"), ("box", "box"), ("sphere", "mesh")),
+    *(("ellipsoid", "cylinder"), ("cylinder", "mesh")),
+}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +91,10 @@ def test_distances_are_mujocos(pair):
         if of_rounding:
             assert max(dist.max(), normal[apart].max(), points[apart].max()) < 1e-12 and np.median(points) < 1e-12
         else:
-            assert np.quantile(dist, 0.95) < (1e-6 if "mesh" in pair else 1e-9) and dist.max() < 1e-6
+            assert np.quantile(dist, 0.95) < 1e-9 and dist.max() < 1e-6
             assert normal[apart].max() < 5e-4 and points[apart].max() < 1e-5
+            if "mesh" in pair:  # deep ones, too
+                assert normal.max() < 1e-4 and points.max() < 1e-5
 
 
 def test_of_two_bodies_the_nearest_geoms_count():

@@ -22,6 +22,7 @@ from .shapes import COLLIDERS, Collider
 
 _SEARCH = Collider(1, convex.find_apart, convex.place_convex, hulls=True)
 _SEARCH_ROUND = replace(_SEARCH, find=convex.find_round_apart, place=convex.place_round)
+_SEARCH_ROUND_MESH = replace(_SEARCH, find=convex.find_mesh_apart)
 
 
 @dataclass
@@ -81,7 +82,9 @@ def _segments(m: Model, d: Data, geom1: int, geom2: int, most: float) -> list[Se
         return []
     collider = COLLIDERS[types]
     if collider.hulls or collider.ccd or types == (GeomType.BOX, GeomType.BOX):
-        collider = _SEARCH if GeomType.MESH in types or types[0] == GeomType.BOX else _SEARCH_ROUND
+        is_round = types[0] in (GeomType.ELLIPSOID, GeomType.CYLINDER)
+        of_mesh = _SEARCH_ROUND_MESH if is_round else _SEARCH
+        collider = of_mesh if GeomType.MESH in types else _SEARCH if types[0] == GeomType.BOX else _SEARCH_ROUND
     pair, origin = Pair(first, second, 1), m.body_originid[m.geom_bodyid[second]]
     one = _Measured(m, d, pair, first, collider, offset_of(m, d, pair), most)
     two = _Measured(m, d, pair, second, collider, zeros(3), most)

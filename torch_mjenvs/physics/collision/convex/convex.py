@@ -145,6 +145,20 @@ def find_round_apart(one: Geom, two: Geom) -> Found:
     return [(spot[0], spot)]
 
 
+def find_mesh_apart(one: Geom, two: Geom) -> Found:
+    """Find what `find_apart` does, to rounding, of an ellipsoid or a cylinder and a mesh."""
+    first, second = Hull(one), Hull(two)
+    apart, spot, corners = nearest_face(first, second, one.margin)
+
+    def deep(_: Any) -> list[Any]:
+        spot, corners = deepest_face(first, second, 0.0)
+        return [spot, _numbers(corners)]
+
+    spot, numbers = when_any(logical_not(apart), deep, [spot, _numbers(corners)])
+    spot = polish_mesh(first, second, spot, numbers[1], one.margin)
+    return [(spot[0], spot)]
+
+
 def place_round(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_ellipsoid` or `find_round_apart` left in its spot."""
 
