@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,10 +164,16 @@ def test_another_process_makes_the_same_code(apart, two_processes, made):
     run(of_everything("float32"), {"x": np.ones((4, 40))})
 
 
-@pytest.mark.parametrize("how", ["cannot start", "fails", "is no Python"])
+@pytest.mark.parametrize("how", ["cannot start", "has no room for a file", "fails", "is no Python"])
 def test_without_another_process_all_is_made_here(how, apart, two_processes, made, monkeypatch):
+
+    def none_left(*args, **kwargs):
+        raise OSError("none left")
+
     if how == "cannot start":
-        monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: (_ for _ in ()).throw(OSError("no processes left")))
+        monkeypatch.setattr(subprocess, "Popen", none_left)
+    if how == "has no room for a file":
+        monkeypatch.setattr(tempfile, "TemporaryFile", none_left)
     if how == "fails":
         monkeypatch.setattr(assembler, "_PROGRAM", "import sys; sys.exit(3)")
     if how == "is no Python":

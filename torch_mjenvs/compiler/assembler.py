@@ -20,7 +20,7 @@ from typing import Any
 from . import cache, loader
 from .llvm.parts import MARK, name_of
 
-# Characters of IR for another process: LLVM takes half a second for them, and Python a tenth of one to start
+# Characters of IR for another process: LLVM takes half a second for them, and Python a tenth of one to start.
 WORTH_WHILE = 600_000
 FAST = 5  # times as many at level 0, at which LLVM is as much faster
 
@@ -79,13 +79,13 @@ class Assembler:
         job = {"modules": modules, "machine": [self.triple, self.cpu, self.features, self.opt]}
         # Isolated, since modules in the user's folder must not be taken for those of the standard library.
         command = [sys.executable, "-I", "-S", "-c", _PROGRAM, loader.__file__, *sys.path]
-        with tempfile.TemporaryFile() as given:
-            given.write(json.dumps(job | {"options": loader.options}).encode())
-            given.seek(0)
-            try:
+        try:
+            with tempfile.TemporaryFile() as given:
+                given.write(json.dumps(job | {"options": loader.options}).encode())
+                given.seek(0)
                 return subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            except OSError:
-                return None
+        except OSError:
+            return None
 
     @functools.cached_property
     def _machine(self) -> Any:
