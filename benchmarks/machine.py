@@ -21,6 +21,7 @@ import mujoco
 import torch
 
 from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.assembler import processors
 from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.expr import Region
@@ -274,4 +275,4 @@ def wait(device: torch.device) -> None:
 
 def cores() -> int:
     """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors()

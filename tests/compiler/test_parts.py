@@ -147,7 +147,7 @@ def test_who_changes_a_reward_waits_for_the_rest_only(apart, made):
 
 @pytest.fixture
 def two_processes(monkeypatch) -> None:
-    monkeypatch.setattr(assembler, "_processors", lambda: 2)
+    monkeypatch.setattr(assembler, "processors", lambda: 2)
     monkeypatch.setattr(assembler, "WORTH_WHILE", 1)
 
 
@@ -203,11 +203,11 @@ def test_an_interrupt_ends_the_other_process(apart, two_processes, monkeypatch):
 
 
 def test_modules_are_shared_out_by_size(monkeypatch):
-    monkeypatch.setattr(assembler, "_processors", lambda: 3)
+    monkeypatch.setattr(assembler, "processors", lambda: 3)
     modules = ["x" * size for size in (10, 90, 40, 20, 60)]
     assert assembler._shares(modules, 30) == [[1], [4, 0], [2, 3]]
     assert assembler._shares(modules, 65) == [[1, 2, 3], [4, 0]]
-    monkeypatch.setattr(assembler, "_processors", lambda: 1)
+    monkeypatch.setattr(assembler, "processors", lambda: 1)
     assert assembler._shares(modules, 30) == [[1, 4, 2, 3, 0]]
 
 

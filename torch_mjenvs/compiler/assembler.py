@@ -41,8 +41,6 @@ class Assembler:
     def code(self, ir: str) -> bytes:
         """Return the code of a module, whose parts are behind MARKs."""
         main, *parts = ir.split(MARK)
-        if not parts:
-            return self.objects([main])[0]
         declared = "".join(f"\ndeclare void {name_of(part)}(ptr, ptr)" for part in parts)
         target = f'target triple = "{self.triple}"\n'
         keys = [f"{self.toolchain}\n{part}" for part in parts]
@@ -96,7 +94,7 @@ def _shares(modules: Sequence[str], fewest: int) -> list[list[int]]:
     """Share out modules among processes, each with as many characters as `fewest` says: return the numbers of those of
     each process, first of this one.
     """
-    processes = _processors() if _has_interpreter() else 1
+    processes = processors() if _has_interpreter() else 1
     shares: list[list[int]] = [[] for _ in range(min(processes, len(modules)))]
 
     def size(share: Iterable[int]) -> int:
@@ -109,7 +107,8 @@ def _shares(modules: Sequence[str], fewest: int) -> list[list[int]]:
     return [first, *(share for share in rest if size(share) >= fewest)]
 
 
-def _processors() -> int:
+def processors() -> int:
+    """Return how many processors this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS or Windows

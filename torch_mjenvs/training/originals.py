@@ -219,11 +219,12 @@ def _result(x: Any) -> Any:
 
 def processes_for(name: str, num_envs: int) -> int:
     """Return the number of processes that share the worlds: one per core, or only one if others could not make them."""
+    from ..compiler.assembler import processors  # here, since those processes run this file without the package
+
     # Tasks of others came with a user's module.
     known = name.startswith(SUITE) or str(gymnasium.spec(name).entry_point).startswith("gymnasium.")
     known &= Path(__file__).is_file() and bool(sys.executable)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, num_envs // FEWEST)) if known else 1
+    return max(1, min(processors(), num_envs // FEWEST)) if known else 1
 
 
 @contextmanager

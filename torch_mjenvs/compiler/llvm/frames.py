@@ -36,7 +36,7 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     memory, and the first world of the launch.
     """
     w = _thread(program, gpu, in_scratch=False)
-    arrays, note = _arrays(w), []
+    arrays, note = w.allocations(), []
     arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))]
     if scratch.size_of(w.arrays) >= gpu.scratch_from:  # known only after writing
         w = _thread(program, gpu, in_scratch=True)
@@ -74,11 +74,6 @@ def _thread(program: Program, gpu: Gpu, in_scratch: bool) -> Writer:
     w.label("end")
     w.put("ret void")
     return w
-
-
-def _arrays(w: Writer) -> list[str]:
-    """Return the lines that allocate a function's arrays in its own memory."""
-    return [f"  {name} = {w.types.array(n, of)}" for name, (n, of) in w.arrays.items()]
 
 
 def _body(w: Writer) -> None:

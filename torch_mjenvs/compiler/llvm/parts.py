@@ -72,7 +72,7 @@ class Function(Writer):
 
         head: its type, name and arguments. before: lines with which it begins. some_pointer: one of the arguments.
         """
-        lines = [*before, *(f"  {name} = {self.types.array(n, of)}" for name, (n, of) in self.arrays.items())]
+        lines = [*before, *self.allocations()]
         if self.longest:
             lines.append(f"  %go = icmp ne ptr {some_pointer}, null")  # always true, but LLVM does not know that
         lines += [*self.lines, "  ret void"]
@@ -129,7 +129,7 @@ class Tile(Function):
         name, text = part.closed(made)
         self.parts[name] = text
         given_at, made_at = (self.array(len(x), self.slot) for x in (part.given, made))
-        for k, (type_, outside) in enumerate(part.given):
+        for k, (_, type_, outside) in enumerate(part.given):
             self.put(f"store {type_} {outside}, ptr {self.assign(self.at(given_at, k))}")
         # by its address, of 64 bits: a call by a distance may not reach it (see `loader`)
         self.tables[name] = f"{name}.at = internal global ptr {name}"
@@ -140,11 +140,11 @@ class Tile(Function):
 
 
 class _Part(Function):
-    """Writes a part. `given`: the type of each value of the code around that it reads, and its name there."""
+    """Writes a part. `given`: the name of each value of the code around that it reads, its type, and its name there."""
 
     def __init__(self, outer: Tile, nodes: int):
         super().__init__(outer.code, outer.types, outer.rows, outer.templates, nodes)
-        self.given: list[tuple[str, str]] = []
+        self.given: list[tuple[str, str, str]] = []
         number = self.types.of("f")
         self.names = _Taken(outer.names, lambda e, x: self._take(self.type_of(e), x))
         self.read_rows = _Taken(outer.read_rows, lambda _, xs: [self._take(number, x) for x in xs])
@@ -158,21 +158,20 @@ class _Part(Function):
         """Return the name here of a value of the code around; constants have no other."""
         if not outside.startswith("%"):
             return outside
-        self.given.append((type_, outside))
-        return f"%given{len(self.given) - 1}"
+        name = f"%given{len(self.given)}"
+        self.given.append((name, type_, outside))
+        return name
 
     def closed(self, made: Sequence[tuple[str, str]]) -> tuple[str, str]:
         """End the function with what it makes, as (name, type); return its name and text."""
         for k, (x, type_) in enumerate(made):
             self.put(f"store {type_} {x}, ptr {self.assign(self.at('%made', k))}")
-        before = []
-        for k, (type_, _) in enumerate(self.given):
-            before += [f"  %at{k} = {self.at('%given', k)}", f"  %given{k} = load {type_}, ptr %at{k}"]
         # the worlds and buffers, which have the same names in all functions
         for x in sorted(set(re.findall(r"%(?:world|worlds|[pqs]\d+)\b", "\n".join(self.lines)))):
-            k, type_ = len(self.given), "i64" if x.startswith("%world") else "ptr"
-            self.given.append((type_, x))
-            before += [f"  %at{k} = {self.at('%given', k)}", f"  {x} = load {type_}, ptr %at{k}"]
+            self.given.append((x, "i64" if x.startswith("%world") else "ptr", x))
+        before = []
+        for k, (name, type_, _) in enumerate(self.given):
+            before += [f"  %at{k} = {self.at('%given', k)}", f"  {name} = load {type_}, ptr %at{k}"]
         text = self.text("define void @part(ptr noalias readonly %given, ptr noalias %made)", before, "%given")
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         text = re.sub(r"@(table\d+)\b", rf"@\1.{digest}", text)

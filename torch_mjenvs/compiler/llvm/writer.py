@@ -127,6 +127,10 @@ class Writer(Text):
         self.arrays[name] = size, of
         return name
 
+    def allocations(self) -> list[str]:
+        """Return the lines that allocate the function's arrays in its own memory."""
+        return [f"  {name} = {self.types.array(n, of)}" for name, (n, of) in self.arrays.items()]
+
     def entry(self, of: str) -> str:
         """Return a type as large as the step from an array's entry to the next. In scratch memory, the same entries of
         a warp's threads are side by side.
