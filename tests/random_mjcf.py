@@ -799,15 +799,19 @@ class Maker:
         self.element(assets, "hfield", name="terrain", nrow=nrow, ncol=ncol, size=size, elevation=heights)
         out = ET.SubElement(root.find("worldbody"), "geom", type="hfield", hfield="terrain")
         out.set("pos", text([self.uniform(-0.3, 0.3), self.uniform(-0.3, 0.3), self.uniform(-0.2, 0.2)]))
+        self.ground(out)
+        self.meet(self.touching_geoms(root), {"hfield"})
+        option = root.find("option")
+        if option.get("integrator") == "RK4":  # random_models does not see how deep a centre is within a step
+            option.set("integrator", "Euler")
+
+    def ground(self, out: ET.Element) -> None:
+        """Turn a height field now and then, and have it touch what is told to meet one."""
         if not self.planar and self.maybe(0.4):
             self.orientation(out)
         self.surface(out)
         out.set("contype", str(BITS["hfield"]))
         out.set("conaffinity", "0")
-        self.meet(self.touching_geoms(root), {"hfield"})
-        option = root.find("option")
-        if option.get("integrator") == "RK4":  # random_models does not see how deep a centre is within a step
-            option.set("integrator", "Euler")
 
     def further_terrain(self, root: ET.Element) -> None:
         """Add several height fields, also moving ones, under shapes of all kinds."""
@@ -823,11 +827,7 @@ class Maker:
             self.element(assets, "hfield", name=f"field{k}", nrow=nrow, ncol=ncol, size=size, elevation=heights)
             out = ET.SubElement(world, "geom", name=f"field{k}", type="hfield", hfield=f"field{k}")
             out.set("pos", text([self.uniform(-0.5, 0.5), self.uniform(-0.5, 0.5), self.uniform(-0.3, 0.2)]))
-            if not self.planar and self.maybe(0.4):
-                self.orientation(out)
-            self.surface(out)
-            out.set("contype", str(BITS["hfield"]))
-            out.set("conaffinity", "0")
+            self.ground(out)
         geoms = self.touching_geoms(root)
         self.meet(geoms, {"hfield"})
         for g in geoms:
