@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,12 @@ from torch_mjenvs import InvertedPendulum, Outcome, TorchVectorEnv
 from torch_mjenvs.compiler import assembler, cpu, loader
 from torch_mjenvs.compiler.active_sets import Packed, active_set, add_each, choose_each, compute_each, fold_each
 from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.build import begin
 from torch_mjenvs.compiler.control import count_while, repeat, when_any, while_any
 from torch_mjenvs.compiler.llvm import parts, render
 from torch_mjenvs.compiler.program import Program
 from torch_mjenvs.compiler.scalar import absolute, floor, minimum, number, select
+from torch_mjenvs.envs.episode import Episode
 
 pytestmark = pytest.mark.cpu
 
@@ -183,19 +186,70 @@ def test_without_another_process_all_is_made_here(how, apart, two_processes, mad
     assert len(made) == 5
 
 
-def test_an_interrupt_ends_the_other_process(apart, two_processes, monkeypatch):
-    started = []
+def test_other_processes_make_what_is_begun(apart, two_processes, made, tmp_path, monkeypatch):
+    wait = begin(of_everything("float32"), cpu.back_end())
+    kernel = wait()
+    assert not made
+    assert wait() is kernel is build(of_everything("float32"))
+    back, ir = cpu.back_end(), cpu.assembly(of_everything("float32"), cpu.host())
+    codes = []
+    for how in (back.translate, lambda ir: back.begin(ir)()):
+        monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / str(len(codes))))
+        codes.append(how(ir))
+    assert codes[0] == codes[1] and made
+
+
+def test_code_on_disk_is_not_begun(apart, two_processes, made, monkeypatch):
+    wait = begin(of_everything("float32"), cpu.back_end())
+    del wait  # nobody waited, and nothing was kept
+    build(of_everything("float32"))
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert begin(of_everything("float32"), cpu.back_end())().code_bytes > 0
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[subprocess.Popen]:
+    """The processes that are started; none of them ends by itself."""
+    found: list[subprocess.Popen] = []
     popen = subprocess.Popen
 
     def start(*args, **kwargs):
-        started.append(popen(*args, **kwargs))
-        return started[-1]
-
-    def interrupted(ir, by):
-        raise KeyboardInterrupt
+        found.append(popen(*args, **kwargs))
+        return found[-1]
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(assembler, "_PROGRAM", "import time; time.sleep(60)")
+    return found
+
+
+def test_nobody_waits_for_what_is_begun(apart, two_processes, started):
+    wait = begin(of_everything("float32"), cpu.back_end())
+    assert len(started) == 2 and all(process.poll() is None for process in started)
+    del wait
+    assert all(process.returncode is not None for process in started)
+
+
+def test_an_error_amid_the_next_kernel_leaves_no_process(apart, two_processes, started, monkeypatch):
+    program = Episode.program
+
+    def broken(self, what, dtype):
+        if what == "reset":
+            raise RuntimeError("no reset yet")
+        return program(self, what, dtype)
+
+    monkeypatch.setattr(Episode, "program", broken)
+    with pytest.raises(RuntimeError) as error:
+        TorchVectorEnv(Rewarded(bonus=1.0), 16, autoreset_mode="SameStep")
+    assert len(started) == 2
+    del error
+    gc.collect()
+    assert all(process.returncode is not None for process in started)
+
+
+def test_an_interrupt_ends_the_other_process(apart, two_processes, started, monkeypatch):
+    def interrupted(ir, by):
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(loader, "assemble", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build(of_everything("float32"))
@@ -205,10 +259,13 @@ def test_an_interrupt_ends_the_other_process(apart, two_processes, monkeypatch):
 def test_modules_are_shared_out_by_size(monkeypatch):
     monkeypatch.setattr(assembler, "processors", lambda: 3)
     modules = ["x" * size for size in (10, 90, 40, 20, 60)]
-    assert assembler._shares(modules, 30) == [[1], [4, 0], [2, 3]]
-    assert assembler._shares(modules, 65) == [[1, 2, 3], [4, 0]]
+    assert assembler._shares(modules, 30, here=True) == [[1], [4, 0], [2, 3]]
+    assert assembler._shares(modules, 65, here=True) == [[1, 2, 3], [4, 0]]
+    assert assembler._shares(modules, 30, here=False) == [[], [1], [4, 0], [2, 3]]
+    assert assembler._shares(modules, 65, here=False) == [[2, 3], [1], [4, 0]]
     monkeypatch.setattr(assembler, "processors", lambda: 1)
-    assert assembler._shares(modules, 30) == [[1, 4, 2, 3, 0]]
+    for here in (True, False):
+        assert assembler._shares(modules, 30, here) == [[1, 4, 2, 3, 0]]
 
 
 @pytest.mark.parametrize("objects", [[b"one"], [b"one", b"", b"several objects\n"]])

@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,39 +41,35 @@ class Assembler:
 
     def code(self, ir: str) -> bytes:
         """Return the code of a module, whose parts are behind MARKs."""
+        return self.begin(ir, here=True)()
+
+    def begin(self, ir: str, here: bool = False) -> Callable[[], bytes]:
+        """Have other processes make the code of a module, and return what waits for it.
+
+        here: this process makes some of it, too, since it has nothing else to do meanwhile.
+        """
         main, *parts = ir.split(MARK)
         declared = "".join(f"\ndeclare void {name_of(part)}(ptr, ptr)" for part in parts)
         target = f'target triple = "{self.triple}"\n'
         keys = [f"{self.toolchain}\n{part}" for part in parts]
         found = [cache.load("part", key) for key in keys]
         missing = [k for k, code in enumerate(found) if code is None]
-        first, *made = self.objects([main + declared, *(target + parts[k] for k in missing)])
-        for k, code in zip(missing, made, strict=True):
-            cache.store("part", keys[k], code)
-            found[k] = code
-        return loader.joined([first, *(code for code in found if code is not None)])
+        making = _Making(self, [main + declared, *(target + parts[k] for k in missing)], here)
 
-    def objects(self, modules: Sequence[str]) -> list[bytes]:
-        """Return the objects of some modules, made by several processes if that is worth while."""
-        fast = loader.chosen(self.opt)["opt"] == 0
-        shares = _shares(modules, FAST * WORTH_WHILE if fast else WORTH_WHILE)
-        others = [self._begun([modules[k] for k in share]) for share in shares[1:]]
-        made: dict[int, bytes] = {}
-        try:
-            for share, process in zip(shares, [None, *others], strict=True):
-                codes = _ended(process) if process else None
-                if codes is None:  # here: the first share, and those of processes that failed
-                    codes = [loader.assemble(modules[k], self._machine) for k in share]
-                made |= zip(share, codes, strict=True)
-        finally:
-            for process in filter(None, others):
-                process.kill()  # of no effect on one that has ended
-                process.wait()
-                if process.stdout:
-                    process.stdout.close()
-        return [made[k] for k in range(len(modules))]
+        def code() -> bytes:
+            first, *made = making.objects()
+            for k, code in zip(missing, made, strict=True):
+                cache.store("part", keys[k], code)
+                found[k] = code
+            return loader.joined([first, *(code for code in found if code is not None)])
 
-    def _begun(self, modules: Sequence[str]) -> subprocess.Popen[bytes] | None:
+        return code
+
+    def assemble(self, ir: str) -> bytes:
+        """Return the object of a module, made by this process."""
+        return loader.assemble(ir, self._machine)
+
+    def start(self, modules: Sequence[str]) -> subprocess.Popen[bytes] | None:
         """Start a process that makes objects of some modules; return None if none can be started."""
         job = {"modules": modules, "machine": [self.triple, self.cpu, self.features, self.opt]}
         # Isolated, since modules in the user's folder must not be taken for those of the standard library.
@@ -90,21 +87,48 @@ class Assembler:
         return loader.machine(self.triple, self.cpu, self.features, self.opt)
 
 
-def _shares(modules: Sequence[str], fewest: int) -> list[list[int]]:
+class _Making:
+    """Objects that are being made: by other processes if that is worth while, and the rest here when they are asked
+    for.
+    """
+
+    def __init__(self, by: Assembler, modules: Sequence[str], here: bool):
+        self._by, self._modules = by, modules
+        fast = loader.chosen(by.opt)["opt"] == 0
+        self._shares = _shares(modules, FAST * WORTH_WHILE if fast else WORTH_WHILE, here)
+        self._others = [by.start([modules[k] for k in share]) for share in self._shares[1:]]
+        self._end = weakref.finalize(self, _end, self._others)  # also if nobody asks for the objects
+
+    def objects(self) -> list[bytes]:
+        """Return the objects of the modules."""
+        made: dict[int, bytes] = {}
+        try:
+            for share, process in zip(self._shares, [None, *self._others], strict=True):
+                codes = _ended(process) if process else None
+                if codes is None:  # here: the first share, and those of processes that failed
+                    codes = [self._by.assemble(self._modules[k]) for k in share]
+                made |= zip(share, codes, strict=True)
+        finally:
+            self._end()
+        return [made[k] for k in range(len(self._modules))]
+
+
+def _shares(modules: Sequence[str], fewest: int, here: bool) -> list[list[int]]:
     """Share out modules among processes, each with as many characters as `fewest` says: return the numbers of those of
-    each process, first of this one.
+    each process, first of this one, which has a full share only if `here` says so.
     """
     processes = processors() if _has_interpreter() else 1
-    shares: list[list[int]] = [[] for _ in range(min(processes, len(modules)))]
+    first: list[int] = []
+    others: list[list[int]] = [[] for _ in range(min(processes, len(modules)) - here)] if processes > 1 else []
+    shares = [first, *others] if here or not others else others
 
     def size(share: Iterable[int]) -> int:
         return sum(len(modules[k]) for k in share)
 
     for k in sorted(range(len(modules)), key=lambda k: -len(modules[k])):
         min(shares, key=size).append(k)
-    first, *rest = shares
-    first += [k for share in rest if size(share) < fewest for k in share]
-    return [first, *(share for share in rest if size(share) >= fewest)]
+    first += [k for share in others if size(share) < fewest for k in share]
+    return [first, *(share for share in others if size(share) >= fewest)]
 
 
 def processors() -> int:
@@ -118,6 +142,15 @@ def processors() -> int:
 def _has_interpreter() -> bool:
     """Return whether `sys.executable` is Python, and not a program that Python is a part of."""
     return "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes] | None]) -> None:
+    """End processes, those that have ended included."""
+    for process in filter(None, processes):
+        process.kill()  # of no effect on one that has ended
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 def _ended(process: subprocess.Popen[bytes]) -> list[bytes] | None:

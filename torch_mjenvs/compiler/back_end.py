@@ -15,9 +15,10 @@ from .program import Buffer, Program
 class BackEnd:
     """A maker and loader of code for one device.
 
-    `lower` turns a program into LLVM IR, and `translate` turns that into code. `toolchain` names everything else that
-    the code depends on. `load(name, buffers, dtype, code)` makes a kernel from this code, without the program. Programs
-    for it are recorded under its `unroll_limit`: see `control`.
+    `lower` turns a program into LLVM IR, and `translate` turns that into code. `begin` has other processes do so, as
+    far as it can, and returns what waits for the code. `toolchain` names everything else that the code depends on.
+    `load(name, buffers, dtype, code)` makes a kernel from this code, without the program. Programs for it are recorded
+    under its `unroll_limit`: see `control`.
     """
 
     name: str
@@ -25,5 +26,6 @@ class BackEnd:
     toolchain: str
     lower: Callable[[Program], str]
     translate: Callable[[str], bytes]
+    begin: Callable[[str], Callable[[], bytes]]
     load: Callable[[str, Sequence[Buffer], str, bytes], Kernel]
     unroll_limit: float

@@ -42,50 +42,81 @@ def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
 
 
 def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[], Kernel]:
-    """Begin a `build`: record the program now if it has no origin, and return a function that does the rest.
+    """Record a program now if it has no origin, and return a function that does the rest of a `build`.
 
     That function no longer needs the program itself.
     """
-    back = devices.back_end(where) if isinstance(where, torch.device) else where
-    name, buffers, dtype = what.name, tuple(what.buffers), what.dtype
-    title, head = f"{name}-{back.name}", f"{back.toolchain} {back.unroll_limit}\n{name} {dtype} {buffers}\n"
+    task = _Build(what, where)
+    return lambda: task.begin(lambda ir: lambda: task.back.translate(ir))()
 
-    def translated(ir: str) -> bytes:
-        def make() -> bytes:
-            with progress(f"compiling the kernel {name!r}"):
-                return back.translate(ir)
 
-        return kept_or_made(title, head + ir, make)
+def begin(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[], Kernel]:
+    """Begin a `build`, and return a function that ends it. Meanwhile other processes make the code, if that is worth
+    while.
+    """
+    task = _Build(what, where)
+    return task.begin(task.back.begin)
 
-    if isinstance(what, Recipe) and what.origin is not None:
-        recipe, key = what, head + what.origin
 
-        def code() -> bytes:
-            found = cache.load_linked(title, key)
+class _Build:
+    """A kernel to be found or made. Its program is recorded now if it has no origin."""
+
+    def __init__(self, what: Program | Recipe, where: torch.device | BackEnd):
+        self.back = devices.back_end(where) if isinstance(where, torch.device) else where
+        self.name, self.buffers, self.dtype = what.name, tuple(what.buffers), what.dtype
+        self.title = f"{self.name}-{self.back.name}"
+        self.head = f"{self.back.toolchain} {self.back.unroll_limit}\n{self.name} {self.dtype} {self.buffers}\n"
+        origin = what.origin if isinstance(what, Recipe) else None
+        self.recipe = what if isinstance(what, Recipe) and origin is not None else None
+        self.key = self.head + (_ir(self.back, what) if origin is None else origin)
+        self.place = hashlib.sha256(self.key.encode()).digest(), self.back.device
+
+    def begin(self, make: Callable[[str], Callable[[], bytes]]) -> Callable[[], Kernel]:
+        """Find the kernel, or begin to make it, and return a function that ends that. make: begins to translate IR."""
+        loaded = _loaded.get(self.place)
+        code = self._code(make) if loaded is None else None
+
+        def kernel() -> Kernel:
+            found = loaded or _loaded.get(self.place)
             if found is None:
-                ir = _ir(back, recipe)
-                found = translated(ir)
-                cache.link(title, key, head + ir)
+                assert code
+                made = code()
+                with progress(f"loading the kernel {self.name!r}"):  # a GPU's driver compiles it once more
+                    found = self.back.load(self.name, self.buffers, self.dtype, made)
+                _loaded[self.place] = found
             return found
 
-    else:
-        ir = _ir(back, what)
-        key = head + ir
+        return kernel
+
+    def _code(self, make: Callable[[str], Callable[[], bytes]]) -> Callable[[], bytes]:
+        if not self.recipe:
+            return self._of(self.key.removeprefix(self.head), make)
+        kept = cache.load_linked(self.title, self.key)
+        if kept is not None:
+            return lambda: kept
+        ir = _ir(self.back, self.recipe)
+        rest = self._of(ir, make)
 
         def code() -> bytes:
-            return translated(ir)
+            made = rest()
+            cache.link(self.title, self.key, self.head + ir)
+            return made
 
-    place = hashlib.sha256(key.encode()).digest(), back.device
+        return code
 
-    def kernel() -> Kernel:
-        found = _loaded.get(place)
-        if found is None:
-            made = code()
-            with progress(f"loading the kernel {name!r}"):  # a GPU's driver compiles it once more
-                found = _loaded[place] = back.load(name, buffers, dtype, made)
-        return found
+    def _of(self, ir: str, make: Callable[[str], Callable[[], bytes]]) -> Callable[[], bytes]:
+        """Find the code of IR, or begin to make it."""
 
-    return kernel
+        def begun() -> Callable[[], bytes]:
+            rest = make(ir)
+
+            def made() -> bytes:
+                with progress(f"compiling the kernel {self.name!r}"):
+                    return rest()
+
+            return made
+
+        return _kept_or_begun(self.title, self.head + ir, begun)
 
 
 _loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakref.WeakValueDictionary()
@@ -103,8 +134,19 @@ def _ir(back: BackEnd, what: Program | Recipe) -> str:
 
 def kept_or_made(title: str, key: str, make: Callable[[], bytes]) -> bytes:
     """Return the code kept on disk under this key, or make it and keep it."""
-    code = cache.load(title, key)
-    if code is None:
-        code = make()
+    return _kept_or_begun(title, key, lambda: make)()
+
+
+def _kept_or_begun(title: str, key: str, begin: Callable[[], Callable[[], bytes]]) -> Callable[[], bytes]:
+    """Return what gives the code kept on disk under this key; or begin to make it, and return what keeps it then."""
+    kept = cache.load(title, key)
+    if kept is not None:
+        return lambda: kept
+    rest = begin()
+
+    def made() -> bytes:
+        code = rest()
         cache.store(title, key, code)
-    return code
+        return code
+
+    return made

@@ -74,7 +74,7 @@ def assembly(program: Program, target: Target) -> str:
 
 
 def _toolchain(target: Target, opt: int | None) -> str:
-    code = source.digest_of(Assembler.code, loader.assemble, loader.machine, loader.joined)
+    code = source.digest_of(Assembler.begin, loader.assemble, loader.machine, loader.joined)
     return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.chosen(opt)} {target} {code}"
 
 
@@ -307,6 +307,7 @@ def back_end(target: Target | None = None, opt: int | None = None) -> BackEnd:
         toolchain,
         lambda program: assembly(program, target),
         by.code,
+        by.begin,
         load,
         unroll_limit(),
     )

@@ -27,7 +27,7 @@ from ..checks import (
     check_state,
 )
 from ..compiler import devices, launch
-from ..compiler.build import Recipe, build, prepare
+from ..compiler.build import Recipe, begin, prepare
 from ..compiler.fork import draw_seed
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
@@ -172,7 +172,14 @@ class Engine(Varied):
         check_memory("num_envs", num_envs, bytes_each, self.device)
         self._episode = episode
         origin = episode.origin()
-        step = self._kernel("step", origin)
+        # All are begun before any is waited for: other processes compile some while this one traces the next.
+        names = ("step", "reset", "ahead") if self.layout.ahead else ("step", "reset")
+        begun = {what: self._begin(what, origin) for what in names}
+        # A user's task is traced now: later its Python could have changed since `step` was traced.
+        refresh = _recipe(episode, "refresh", dtype, None)
+        self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
+        made = {what: end() for what, end in reversed(begun.items())}
+        step = made["step"]
         self.outputs = self._allocate_outputs()
         given = self.outputs.buffers
         self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
@@ -181,14 +188,9 @@ class Engine(Varied):
         for x, numbers in zip(self._of_tables.values(), episode.arrays.values(), strict=True):
             x.copy_(torch.as_tensor(numbers, device="cpu").flatten())
         self._scratch = launch.Scratch()
-        # Where steps begin episodes themselves, resets are rare.
-        reset = self._kernel("reset", origin, seldom=self.mode is not AutoresetMode.DISABLED)
-        self._step, self._reset = (k.bind(self.buffers, self._scratch) for k in (step, reset))
+        self._step, self._reset = (made[what].bind(self.buffers, self._scratch) for what in ("step", "reset"))
         self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
-        # A user's task is traced now: later its Python could have changed since `step` was traced.
-        refresh = _recipe(episode, "refresh", dtype, None)
-        self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
         self._goal_reward: GoalReward | None = None
         if hasattr(traced, COMPUTE_REWARD) and shapes_of_goals(self.layout):
             contract, name = Contract(traced, self.model, twice=True), episode.name("reward")
@@ -196,11 +198,10 @@ class Engine(Varied):
         self._views = {name: self._view_of(name) for name in self.buffers if name not in self._of_tables}
         self._ahead: Ahead | None = None
         if self.layout.ahead:
-            ahead = self._kernel("ahead", origin)
             self._ahead = (
-                AheadOnCpu(ahead, self.buffers, num_envs)
+                AheadOnCpu(made["ahead"], self.buffers, num_envs)
                 if self.device.type == "cpu"
-                else AheadOnGpu(ahead, self.buffers, num_envs, max_episode_steps)
+                else AheadOnGpu(made["ahead"], self.buffers, num_envs, max_episode_steps)
             )
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
@@ -218,9 +219,12 @@ class Engine(Varied):
         sizes = {b.name: b.size for b in self.layout.buffers()}
         return PackedOutputs({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
-    def _kernel(self, what: str, origin: str | None, seldom: bool = False) -> launch.Kernel:
+    def _begin(self, what: str, origin: str | None) -> Callable[[], launch.Kernel]:
+        """Begin to make a kernel, and return a function that ends that."""
         recipe = _recipe(self._episode, what, self.dtype, origin)
-        return build(recipe, devices.hurried(self.device) if seldom else self.device)
+        # Where steps begin episodes themselves, resets are rare.
+        seldom = what == "reset" and self.mode is not AutoresetMode.DISABLED
+        return begin(recipe, devices.hurried(self.device) if seldom else self.device)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world, (N, width); (N,) for those of one number a world."""
@@ -522,7 +526,7 @@ class Engine(Varied):
         self._follow()
         if self._refreshing is None:  # built late, since most users never set a state
             prepared, self._refresh_kernel = self._refresh_kernel, None
-            kernel = prepared() if prepared else self._kernel("refresh", self._episode.origin())
+            kernel = prepared() if prepared else self._begin("refresh", self._episode.origin())()
             self._refreshing = kernel.bind(self.buffers, self._scratch)
         self._refreshing()
 
