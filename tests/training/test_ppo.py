@@ -262,7 +262,8 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
 @pytest.mark.parametrize("rewards", [5.0, -5.0, 0.0])
 def test_rewards_that_are_all_alike_are_scaled_to_values_of_order_1(rewards):
     """With a horizon of one step, or a discount of 0, the returns of a first rollout have no spread at all."""
-    agent = ppo.PPO(make("TorchInvertedPendulum-v0", 8, str(HERE)), settings(num_envs=8, horizon=1, minibatch=8), seed=0)
+    env, s = make("TorchInvertedPendulum-v0", 8, str(HERE)), settings(num_envs=8, horizon=1, minibatch=8)
+    agent = ppo.PPO(env, s, seed=0)
     with torch.no_grad():
         data = agent.rollout()
         data["reward"].fill_(rewards)
