@@ -160,6 +160,11 @@ def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     That run may be of another task; this is then printed. Raises SystemExit if its algorithm is another, or if its
     networks have other inputs or layers.
     """
+    if folder.is_file():
+        raise SystemExit(
+            f"--start {folder} is a file: name the folder of a run, whose checkpoint.pt also has the value network and "
+            "the moments of rewards, which a policy's file lacks"
+        )
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
     old, new = (BEFORE | {**x["settings"], **x} for x in (theirs, run))
