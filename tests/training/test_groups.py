@@ -327,7 +327,7 @@ def test_networks_are_not_fed_numbers_in_another_order(ordered, tmp_path, capsys
     start = ["train", "--env", ordered, *SHORT, "--limit", "0.2", "--start", str(tmp_path / "a")]
     with pytest.raises(SystemExit, match=r"cannot be started from: observation is .*pos.*vel.*, here .*vel.*pos"):
         main([*start, "--swapped", "--out", str(tmp_path / "b")])
-    with pytest.raises(SystemExit, match="policy.pt is a file: name the folder of a run, whose checkpoint"):
+    with pytest.raises(SystemExit, match=r"policy.pt is a file: name the folder of a run, whose checkpoint"):
         main([*start, "--start", str(tmp_path / "a" / "policy.pt"), "--out", str(tmp_path / "b")])
     assert "--log-std" not in capsys.readouterr().err
     main([*start, "--log-std", "0.5", "--out", str(tmp_path / "b")])
