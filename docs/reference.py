@@ -60,7 +60,7 @@ TYPES = {
     "dmc/environment.py": ["SuiteEnvironment", "Physics"],
 }
 # Bases whose members are shown as members of their subclasses.
-UNNAMED = {"Human", "OwnParameters", "Varied", "Draw", "simulation.Simulation"}
+UNNAMED = {"Human", "OwnParameters", "OwnGoals", "Varied", "Draw", "simulation.Simulation"}
 HEAD = """# Reference
 
 Every public class and function, by the module to import it from. Shapes: N worlds. For introductions with examples see

@@ -275,7 +275,8 @@ def _check_iteration(agent: ppo.PPO) -> None:
     var = var + share * (sums.var(correction=0) - var) + share * (1 - share) * delta.square()
     most = float(sums.abs().max()) ** 2
     demand(abs(float(agent.return_moments.var) - float(var)) <= 1e-5 * float(var) + 1e-9 * most, "the rewards' scale")
-    scale = (agent.return_moments.var.double() + 1e-8).rsqrt()
+    spread = [x.double() for x in (agent.return_moments.var, (0.1 * agent.return_moments.mean).square())]
+    scale = (torch.maximum(*spread) + 1e-8).rsqrt()
     after = plain_network(entries, "value_", normal(data["final_obs"].float()))[..., 0]
     last = plain_network(entries, "value_", normal(data["next_obs"].float()))[..., 0]
     advantage, advantages = torch.zeros(N, dtype=torch.float64), torch.zeros(T, N, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The reward of a task for other goals: `compute_reward`, as hindsight experience replay asks for it."""
+"""The reward and the ends of a task for other goals, as hindsight experience replay asks for them."""
 
 from __future__ import annotations
 
@@ -141,6 +141,61 @@ def test_it_is_that_of_the_task_as_it_was():
 
     for env in (TorchVectorEnv("InvertedPendulum", 4), TorchEnv("InvertedPendulum"), made(Other)):
         assert not hasattr(env, "compute_reward")  # by which Stable-Baselines3 knows environments with goals
+
+
+@dataclass(frozen=True)
+class Arrive(Reach):
+    """It ends where the goal is reached, and is given up far from it, as some of Gymnasium-Robotics' tasks do."""
+
+    def compute_terminated(self, achieved_goal, desired_goal, info):
+        return norm(sub(achieved_goal, desired_goal)) < 0.4
+
+    def compute_truncated(self, achieved_goal, desired_goal, info):
+        return (norm(sub(achieved_goal, desired_goal)) > 0.6) & (info["effort"] > 1.0)
+
+    def outcome(self, m, before, action, after):
+        info = {"effort": action[0] * action[0]}
+        goals = after.qpos, after.memory["goal"]
+        ends = self.compute_terminated(*goals, info), self.compute_truncated(*goals, info)
+        return Outcome(self.compute_reward(*goals, info), ends[0], info, ends[1])
+
+
+def test_ends_are_those_of_the_step():
+    """As Gymnasium-Robotics' GoalEnv says of compute_terminated and compute_truncated; bools of any batch."""
+    env, seen = TorchVectorEnv(Arrive, N, autoreset_mode="SameStep", max_episode_steps=-1), []
+    for _, _, *ends, info in stepped(env):
+        goals = [info["final_obs"][name] for name in ("achieved_goal", "desired_goal")]
+        for end, function in zip(ends, (env.compute_terminated, env.compute_truncated), strict=True):
+            assert torch.equal(function(*goals, info["final_info"]), end)
+        seen.append(torch.stack(ends))
+    assert torch.stack(seen).any(2).sum() > 0 and torch.stack(seen).any(2).any(0).all()
+    assert env.compute_terminated(torch.zeros(0, 3, 2), torch.zeros(0, 3, 2)).dtype == torch.bool
+
+    one, (achieved, desired) = TorchEnv(Arrive), np.random.default_rng(0).uniform(-1, 1, (2, 9, 2))
+    away, told = np.linalg.norm(achieved - desired, axis=-1), [{"effort": float(x)} for x in range(9)]
+    np.testing.assert_array_equal(one.compute_terminated(achieved, desired, told), away < 0.4)
+    np.testing.assert_array_equal(one.compute_truncated(achieved, desired, told), (away > 0.6) & (np.arange(9) > 1))
+    assert isinstance(one.compute_terminated(achieved[0], desired[0], {}), np.bool_)
+
+
+def test_ends_that_cannot_be_are_refused_by_name():
+    for there in (made(), TorchEnv(Reach), TorchRLEnv(Reach, 2)):
+        assert hasattr(there, "compute_reward") and not hasattr(there, "compute_terminated")
+    with pytest.raises(AttributeError, match=r"Reach has no compute_truncated\(self, achieved_goal, "):
+        _ = made().compute_truncated
+
+    class Number(Reach):
+        def compute_terminated(self, achieved_goal, desired_goal, info):
+            return 1.0
+
+    with pytest.raises(TypeError, match=r"Number.compute_terminated .*: must give True, False or a comparison"):
+        made(Number)
+
+    class Never(Reach):  # as Fetch
+        def compute_terminated(self, achieved_goal, desired_goal, info):
+            return False
+
+    assert not made(Never).compute_terminated(torch.zeros(3, 2), torch.zeros(3, 2)).any()
 
 
 def test_what_it_cannot_do_is_refused_by_name():

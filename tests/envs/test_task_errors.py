@@ -249,10 +249,14 @@ def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, 
         (lambda world: world.data.xpos[1] * world.qpos[0], "torch_mjenvs.vectors has add, sub, scale"),
         (lambda world: maximum(world.data.xpos[1], 0.0), "torch_mjenvs.vectors has add, sub, scale"),
         (lambda world: world.qpos[0] + world.data.xpos[1], "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: world.rng.choice([0.1, 0.2]), "world.tables[name][rng.integers(count)]"),
+        (lambda world: [0.1, 0.2][world.rng.integers(2)], "world.tables['sizes'][row]"),
+        (lambda world: world.rng.normal(0.0, 0.1), "mean + std * normal()"),
+        (lambda world: world.rng.uniform(-1.0, 1.0, size=2), "one number at a time"),
     ],
 )
 def test_numpy_s_habits_are_told_what_to_write(read, said):
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises((TypeError, AttributeError)) as caught:
         TorchVectorEnv(Broken(functions={"observe": lambda m, world: [read(world)]}), 2)
     assert said in "".join([str(caught.value), *caught.value.__notes__])
 

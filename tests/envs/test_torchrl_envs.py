@@ -23,6 +23,7 @@ from torchrl.envs import (
     GymEnv,
     InitTracker,
     MultiAction,
+    PendulumEnv,
     RewardSum,
     StepCounter,
     TransformedEnv,
@@ -476,6 +477,17 @@ def test_inference_mode(native_autoreset):
     actions = torch.ones(4, 3, requires_grad=True)
     loss = torch.nn.Linear(11, 1)(data["observation"]).sum() + env.action_spec.project(2 * actions).sum()
     loss.backward()
+
+
+def test_a_closed_environment_goes_on_as_torchrls_own_do():
+    """TorchRL has no word for a closed environment: `is_closed` is True of one that was never closed."""
+    for env in (PendulumEnv(), hopper(), TransformedEnv(hopper(), StepCounter())):
+        start = env.reset()
+        assert env.is_closed
+        env.close()
+        env.close()
+        env.rand_step(start)
+        assert env.rollout(2).shape[-1] == 2
 
 
 @pytest.mark.cpu  # where one world for NumPy is, unless asked otherwise

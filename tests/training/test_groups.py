@@ -321,13 +321,17 @@ def ordered() -> Iterator[str]:
     del gymnasium.registry[name]
 
 
-def test_networks_are_not_fed_numbers_in_another_order(ordered, tmp_path):
+def test_networks_are_not_fed_numbers_in_another_order(ordered, tmp_path, capsys):
     """Names and order of observations are compared, when a run begins with another's networks, and when it goes on."""
     main(["train", "--env", ordered, *SHORT, "--limit", "0.2", "--out", str(tmp_path / "a")])
     start = ["train", "--env", ordered, *SHORT, "--limit", "0.2", "--start", str(tmp_path / "a")]
     with pytest.raises(SystemExit, match=r"cannot be started from: observation is .*pos.*vel.*, here .*vel.*pos"):
         main([*start, "--swapped", "--out", str(tmp_path / "b")])
-    main([*start, "--out", str(tmp_path / "b")])
+    with pytest.raises(SystemExit, match=r"policy.pt is a file: name the folder of a run, whose checkpoint"):
+        main([*start, "--start", str(tmp_path / "a" / "policy.pt"), "--out", str(tmp_path / "b")])
+    assert "--log-std" not in capsys.readouterr().err
+    main([*start, "--log-std", "0.5", "--out", str(tmp_path / "b")])
+    assert "--log-std changes nothing beside --start: log_std is learned" in capsys.readouterr().err
     assert json.loads((tmp_path / "b" / "result.json").read_text())["start"] == str(tmp_path / "a")
     more = ["train", "--resume", "--out", str(tmp_path / "b"), "--total-steps", "256"]
     with pytest.raises(SystemExit, match=r"is of another run: observation is .*task.swapped is"):

@@ -259,6 +259,19 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
     torch.testing.assert_close(target[0], delta + data["value"][1, 2])
 
 
+@pytest.mark.parametrize("rewards", [5.0, -5.0, 0.0])
+def test_rewards_that_are_all_alike_are_scaled_to_values_of_order_1(rewards):
+    """With a horizon of one step, or a discount of 0, the returns of a first rollout have no spread at all."""
+    env, s = make("TorchInvertedPendulum-v0", 8, str(HERE)), settings(num_envs=8, horizon=1, minibatch=8)
+    agent = ppo.PPO(env, s, seed=0)
+    with torch.no_grad():
+        data = agent.rollout()
+        data["reward"].fill_(rewards)
+        agent.prepare(data)
+    target = agent.frames.split(agent.columns, 1)[4]
+    assert agent.return_moments.var == 0 and target.abs().max() < 11
+
+
 def test_ppo_runs(tmp_path):
     run = python("-m", "torch_mjenvs", "train", *SMALL, "--out", str(tmp_path), folder=tmp_path)
     assert run.returncode == 0, run.stderr

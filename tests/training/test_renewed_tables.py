@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -124,6 +126,25 @@ def test_wrong_tables_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=rf"Wrong.renew_tables: {message}"):
         Renewed(env.engine).renew()
     assert env.engine.tables["starts"].tolist() == Lean().tables(None)["starts"]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: np.random.rand(64),  # noqa: NPY002
+        lambda: [random.random() for _ in range(64)],
+    ],
+)
+def test_tables_drawn_by_what_a_run_does_not_seed_are_warned_of(draw: Any) -> None:
+    @dataclass(frozen=True)
+    class Drawing(Lean):
+        def renew_tables(self, memory: Any, tables: Any) -> dict[str, Any]:
+            return {"starts": draw()}
+
+    renewed = Renewed(TorchVectorEnv(Drawing(), 2, device="cpu").engine)
+    with pytest.warns(UserWarning, match=r"Drawing.renew_tables draws from np.random or random, which --seed"):
+        renewed.renew()
+    assert renewed.engine.tables["starts"].unique().numel() == 64
 
 
 def test_processes_see_the_memory_of_all_worlds(monkeypatch: pytest.MonkeyPatch) -> None:

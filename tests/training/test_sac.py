@@ -241,8 +241,11 @@ def test_a_frame_that_is_not_finite_ends_the_run():
 def test_what_cannot_be_is_refused(capsys):
     with pytest.raises(SystemExit, match="buffer: 10 frames are fewer than a rollout has, 256 = 64 worlds"):
         main(["train", "--algorithm", "sac", "--buffer", "10"])
-    with pytest.raises(SystemExit, match="nothing is learned before 10,000 frames, and the run has 5,000"):
+    with pytest.raises(SystemExit, match="nothing is learned before 10,240 frames, and the run has 5,000"):
         main(["train", "--algorithm", "sac", "--total-steps", "5000"])
+    with pytest.raises(ValueError, match="nothing is learned before 1,600 frames, and the run has 1,000"):
+        sac.settings(num_envs=8, horizon=100, random_frames=900, total_steps=1000)  # the second rollout is the last
+    assert sac.settings(num_envs=8, horizon=100, random_frames=800, total_steps=1000)["random_frames"] == 800
     with pytest.raises(ValueError, match="SAC needs actions with bounds"):
         sac.bounds(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
     for wrong in (["--algorithm", "td3"], ["--algorithm", "sac", "--learner", "torch"], ["--tau", "0.1"]):

@@ -21,7 +21,7 @@ pytest.importorskip("tqdm")
 
 from torch_mjenvs import Policy
 from torch_mjenvs.policy import policy_of
-from torch_mjenvs.training import ppo, runs, train
+from torch_mjenvs.training import checkpoints, ppo, runs, train
 from torch_mjenvs.training.scores import score
 from torch_mjenvs.training.worlds import make
 
@@ -78,6 +78,42 @@ def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
     last = torch.load(tmp_path / "run" / "policy.pt", weights_only=True)
     assert not torch.equal(best["weights0"], last["weights0"]) and best.keys() - last.keys() == {"about"}
     assert Policy.load(tmp_path / "run" / "best.pt").about["evaluation"] == 7.0
+
+
+def test_a_resumed_run_does_not_overwrite_a_best_policy_that_its_checkpoint_does_not_know(tmp_path, monkeypatch):
+    """The process ends after that evaluation, before the next checkpoint, and goes on at another learning rate."""
+    told = iter([5.0, 9.0, 6.0, 10.0])
+    out, save = tmp_path / "run", checkpoints.save
+    arguments = [*SMALL, "--actor", "8", "--critic", "8", "--evaluations", "4", "--out", str(out)]
+    monkeypatch.setattr(runs.Evaluation, "__call__", lambda *_: next(told))
+
+    def killed(what, path):
+        if path.name == "checkpoint.pt" and (out / "best.pt").exists() and best()["evaluation"] == 9.0:
+            raise KeyboardInterrupt
+        save(what, path)
+
+    def best() -> dict:
+        return torch.load(out / "best.pt", weights_only=True)["about"]
+
+    monkeypatch.setattr(checkpoints, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train.main(arguments)
+    lost, first = best(), torch.load(out / "checkpoint.pt", weights_only=True)["history"]["evaluations"]
+    assert lost["evaluation"] == 9.0 and [mean for *_, mean in first] == [5.0]
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    seen, iterate = [], ppo.PPO.iterate
+    monkeypatch.setattr(ppo.PPO, "iterate", lambda agent: seen.append(best()) or iterate(agent))
+    train.main([*arguments, "--resume", "--learning-rate", "1e-4"])
+    assert all(about == lost for about in seen) and len(seen) == 2  # after 6, which is worse
+    assert best()["evaluation"] == 10.0
+
+
+def test_a_folder_with_a_best_policy_alone_is_not_written_into(tmp_path):
+    (tmp_path / "best.pt").write_bytes(b"kept")
+    with pytest.raises(SystemExit, match="holds the results of a run: choose another --out"):
+        train.main([*SMALL, "--out", str(tmp_path)])
+    assert (tmp_path / "best.pt").read_bytes() == b"kept"
 
 
 def test_an_evaluation_is_of_the_same_episodes_each_time():

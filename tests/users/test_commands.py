@@ -366,6 +366,17 @@ def test_a_window_shows_the_world_that_the_policy_moves(run, monkeypatch):
         np.testing.assert_allclose(env.unwrapped.data.xpos, xpos, atol=1e-12)
 
 
+def test_flags_of_films_are_told_to_change_nothing_in_a_window(monkeypatch, capsys):
+    monkeypatch.setattr(play, "has_display", lambda: True)
+    monkeypatch.setattr(play, "watch", lambda found, seed: None)
+    main(["play", "TorchHopper", "--seed", "3"])
+    assert capsys.readouterr().err == ""
+    main(["play", "TorchHopper", "--worlds", "4", "--seconds", "3"])
+    assert (
+        "a window shows one world until it is closed; --worlds and --seconds: for a film, by" in capsys.readouterr().err
+    )
+
+
 def test_where_windows_open(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):

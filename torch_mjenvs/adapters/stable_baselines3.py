@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorRewardWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from ..checks import as_seed
-from ..envs.contract import COMPUTE_REWARD
+from ..envs.contract import COMPUTE_REWARD, OF_GOALS
 from ..envs.entries import SUCCESS, chosen_info
 from ..envs.layers import layers
 from ..envs.observation import POLICY, chosen_groups
@@ -161,14 +161,14 @@ class SB3VecEnv(VecEnv):
     ) -> list[Any]:
         """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone.
 
-        `compute_reward`, which `HerReplayBuffer` calls for one world, is a function of its arguments: the task's, or
-        one of your subclass of `TorchVectorEnv` or of your wrapper. Raises ValueError if a wrapper around it changes
-        rewards or goals.
+        `compute_reward`, which `HerReplayBuffer` calls for one world, `compute_terminated` and `compute_truncated` are
+        functions of their arguments: the task's, or those of your subclass of `TorchVectorEnv` or of your wrapper.
+        Raises ValueError if a wrapper around them changes rewards or goals.
         """
-        if method_name == COMPUTE_REWARD:
+        if method_name in OF_GOALS:
             self._check_unchanged()
-            (compute_reward,) = self.get_attr(method_name, 0)
-            return [compute_reward(*method_args, **method_kwargs) for _ in self._get_indices(indices)]
+            (function,) = self.get_attr(method_name, 0)
+            return [function(*method_args, **method_kwargs) for _ in self._get_indices(indices)]
         self._all(indices)
         return list(self._bare.call(method_name, *method_args, **method_kwargs))
 

@@ -47,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"there is no folder {args.out.parent}")
     try:
         if args.out is None and has_display():
+            if given := [x for x in ("worlds", "seconds", "size") if getattr(args, x) != p.get_default(x)]:
+                flags = " and ".join(f"--{name}" for name in given)
+                print(
+                    f"note: a window shows one world until it is closed; {flags}: for a film, by --out", file=sys.stderr
+                )
             watch(found, args.seed)
         else:
             record(args.out or Path("play.gif"), found, args.worlds, args.seconds, args.size, args.seed)

@@ -26,7 +26,9 @@ from .task_calls import TaskCalls, counted, describe, is_mask
 from .task_view import NotThere
 from .tasks.base import HELD, Control, Outcome, Start, Task, World
 
-COMPUTE_REWARD = "compute_reward"  # of tasks with goals, and of their environments; it is given no model
+# of tasks with goals, and of their environments; they are given no model
+COMPUTE_REWARD = "compute_reward"
+OF_GOALS = (COMPUTE_REWARD, "compute_terminated", "compute_truncated")
 MOST_ROWS = 2**24  # up to here float32, in which a world may count them, knows all whole numbers
 
 
@@ -356,10 +358,15 @@ class Contract(TaskCalls):
         end = (ends["terminated"], ends["truncated"], returned.success, reasons)
         return Verdict(checked.total(), terms, metrics, *end, info)
 
-    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Mapping[str, Any]) -> Scalar:
-        """Return the reward that the task gives for goals, shaped as in its observation."""
-        returned = self.call_plainly(COMPUTE_REWARD, achieved_goal, desired_goal, info)
-        return self.number(COMPUTE_REWARD, returned, "the reward")
+    def of_goals(self, function: str, achieved_goal: Any, desired_goal: Any, info: Mapping[str, Any]) -> Scalar:
+        """Return what a function of OF_GOALS gives for goals, shaped as in the task's observation; flags as 0 or 1."""
+        returned = self.call_plainly(function, achieved_goal, desired_goal, info)
+        if function == COMPUTE_REWARD:
+            return self.number(function, returned, "the reward")
+        if not is_mask(returned):
+            text = f"must give True, False or a comparison such as x > 1.0, not {describe(returned)}"
+            raise self.error(function, TypeError, text)
+        return select(returned, 1.0, 0.0)
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""

@@ -41,10 +41,10 @@ from ..physics.simulation_kernels import precision_of
 from ..physics.world_params import Params, Varied
 from ..rendering.parameters import load
 from .ahead import Ahead, AheadOnCpu, AheadOnGpu
-from .contract import COMPUTE_REWARD, Contract
+from .contract import Contract
 from .entries import BAD_STATE
 from .episode import Episode, is_known
-from .goals import GoalReward, shapes_of_goals
+from .goals import GoalFunction, functions_of_goals
 from .layout import TABLE, table_buffers
 from .model_view import model_view
 from .randomization import as_draws
@@ -191,10 +191,8 @@ class Engine(Varied):
         self._step, self._reset = (made[what].bind(self.buffers, self._scratch) for what in ("step", "reset"))
         self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
-        self._goal_reward: GoalReward | None = None
-        if hasattr(traced, COMPUTE_REWARD) and shapes_of_goals(self.layout):
-            contract, name = Contract(traced, self.model, twice=True), episode.name("reward")
-            self._goal_reward = GoalReward(contract, self.layout, name, dtype, self.device)
+        contract = Contract(traced, self.model, twice=True)
+        self._of_goals = functions_of_goals(contract, self.layout, type(traced).__name__.lower(), dtype, self.device)
         self._views = {name: self._view_of(name) for name in self.buffers if name not in self._of_tables}
         self._ahead: Ahead | None = None
         if self.layout.ahead:
@@ -276,15 +274,16 @@ class Engine(Varied):
             found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
         return {name: x.reshape(-1, HELD[name]) if HELD.get(name, 1) > 1 else x for name, x in found.items()}
 
-    @property
-    def compute_reward(self) -> GoalReward:
-        """The reward for any goals. Raises AttributeError if the task has no `compute_reward`, or observes no goals."""
-        if self._goal_reward is None:
+    def of_goals(self, function: str) -> GoalFunction:
+        """Return "compute_reward" or another function of goals. Raises AttributeError if the task has none of this
+        name, or observes no goals.
+        """
+        if function not in self._of_goals:
             raise AttributeError(
-                f"{type(self.task).__name__} has no {COMPUTE_REWARD}(self, achieved_goal, desired_goal, info) with an "
+                f"{type(self.task).__name__} has no {function}(self, achieved_goal, desired_goal, info) with an "
                 "`observe` that names both goals"
             )
-        return self._goal_reward
+        return self._of_goals[function]
 
     @property
     def act(self) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The reward that a task gives for any goals, as a kernel over batches: for hindsight experience replay."""
+"""The reward and the ends that a task gives for any goals, as kernels over batches: for hindsight experience replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..compiler.build import Recipe, prepare
 from ..compiler.functions import Pure
 from ..compiler.launch import Kernel, name_of
 from ..compiler.program import Buffer, Program, record
-from .contract import COMPUTE_REWARD, Contract
+from .contract import COMPUTE_REWARD, OF_GOALS, Contract
 from .layout import BufferLayout
 from .packing import by_name, size_of
 from .parts import Shape
@@ -21,18 +21,22 @@ from .parts import Shape
 GOALS = ("achieved_goal", "desired_goal")  # the names that goals have in an observation
 
 
-class GoalReward:
-    """A task's `compute_reward` as a function of batches. It is traced at once, and compiled when first called."""
+class GoalFunction:
+    """A task's function of OF_GOALS as one of batches. It is traced at once, and compiled when first called."""
 
-    def __init__(self, contract: Contract, layout: BufferLayout, name: str, dtype: torch.dtype, device: torch.device):
-        self._contract, self._dtype, self._device = contract, dtype, device
+    def __init__(
+        self, function: str, contract: Contract, layout: BufferLayout, task: str, dtype: torch.dtype,
+        device: torch.device,
+    ):  # fmt: skip
+        self._function, self._contract, self._dtype, self._device = function, contract, dtype, device
         self._shapes = shapes_of_goals(layout)
         self._widths = {name: layout.info[name] for name in layout.step_info}
         self._reads: set[str] = set()  # the entries of info that the task's function reads
         info = [Buffer("info", size_of(self._widths), rows=True)] if self._widths else []
         takes = [*(Buffer(goal, math.prod(shape), rows=True) for goal, shape in self._shapes.items()), *info]
         self._takes, kind = len(takes), name_of(dtype)
-        buffers = (*takes, Buffer("reward", 1))
+        gives = function.removeprefix("compute_")
+        buffers, name = (*takes, Buffer(gives, 1)), f"{task}-{gives}"
         recipe = Recipe(name, buffers, kind, lambda: self._program(name, buffers, kind), None)
         self._make: Callable[[], Kernel] | None = prepare(recipe, device)
         self._run: Pure | None = None
@@ -41,15 +45,15 @@ class GoalReward:
         def body(b: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             achieved, desired = (nested(b[goal], shape) for goal, shape in self._shapes.items())
             info = Told(by_name(self._widths, b.get("info", [])), self._reads)
-            return {"reward": [self._contract.compute_reward(achieved, desired, info)]}
+            return {buffers[-1].name: [self._contract.of_goals(self._function, achieved, desired, info)]}
 
         return record(name, buffers, body, kind)
 
     def __call__(self, achieved_goal: Any, desired_goal: Any, info: Any = None) -> Any:
-        """Return the reward (...) for goals (..., *shape), as `TorchVectorEnv.compute_reward` describes it."""
+        """Return rewards or flags (...) for goals (..., *shape), as `TorchVectorEnv.compute_reward` describes it."""
         given = [self._tensor(x) for x in (achieved_goal, desired_goal)]
         if torch.is_grad_enabled() and any(x.requires_grad for x in given):
-            raise ValueError(f"{COMPUTE_REWARD} has no gradients: detach the goals")
+            raise ValueError(f"{self._function} has no gradients: detach the goals")
         leads = [_lead(name, x, shape) for x, (name, shape) in zip(given, self._shapes.items(), strict=True)]
         lead, n = leads[0], leads[0].numel()
         if leads[1] != lead:
@@ -57,8 +61,10 @@ class GoalReward:
         rows = [x.reshape(n, math.prod(shape)) for x, shape in zip(given, self._shapes.values(), strict=True)]
         if self._widths:
             rows.append(self._info(info, lead))
-        reward = self._kernel()(rows)[0].reshape(lead) if n else rows[0].new_empty(lead)
-        return reward if isinstance(achieved_goal, torch.Tensor) else reward.cpu().numpy()[()]
+        found = self._kernel()(rows)[0].reshape(lead) if n else rows[0].new_empty(lead)
+        if self._function != COMPUTE_REWARD:
+            found = found > 0.5
+        return found if isinstance(achieved_goal, torch.Tensor) else found.cpu().numpy()[()]
 
     def _kernel(self) -> Pure:
         if self._run is None:
@@ -72,13 +78,22 @@ class GoalReward:
         for name, width in self._widths.items():
             size = max(1, width)
             if name in self._reads:
-                x, what = self._tensor(_entry(info, name)), f"info[{name!r}]"
+                x, what = self._tensor(self._entry(info, name)), f"info[{name!r}]"
                 if (found := _lead(what, x, (width,) if width else ())) != lead:
                     raise ValueError(f"{what} is for {tuple(found)} goals, and there are {tuple(lead)}")
             else:
                 x = torch.zeros(n, size, dtype=self._dtype, device=self._device)
             columns.append(x.reshape(n, size))
         return torch.cat(columns, 1)
+
+    def _entry(self, info: Any, name: str) -> Any:
+        """Return an entry of info: a dict, or dicts in a list or an array. Raises KeyError if it is not there."""
+        info = [{}] if info is None else info
+        try:
+            return info[name] if isinstance(info, Mapping) else [told[name] for told in info]
+        except KeyError:
+            text = f"{self._function} reads info[{name!r}], which is not in the info that it was given"
+            raise KeyError(text) from None
 
     def _tensor(self, x: Any) -> torch.Tensor:
         if isinstance(x, torch.Tensor):
@@ -106,6 +121,14 @@ class Told(Mapping[str, Any]):
         return len(self._entries)
 
 
+def functions_of_goals(
+    contract: Contract, layout: BufferLayout, task: str, dtype: torch.dtype, device: torch.device
+) -> dict[str, GoalFunction]:
+    """Return the functions of OF_GOALS that a task has, by name; none if it does not observe both goals."""
+    there = [name for name in OF_GOALS if hasattr(contract.task, name)] if shapes_of_goals(layout) else []
+    return {name: GoalFunction(name, contract, layout, task, dtype, device) for name in there}
+
+
 def shapes_of_goals(layout: BufferLayout) -> dict[str, Shape]:
     """Return the shapes of both goals in a task's observation; empty if they are not there."""
     entries = {entry.path[-1]: entry.shape for entry in layout.observation.entries if entry.path}
@@ -127,11 +150,3 @@ def _lead(name: str, x: torch.Tensor, shape: Shape) -> torch.Size:
         raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shape))}), not {tuple(x.shape)}")
     with_an_axis = shape == () and x.ndim > 1 and x.shape[-1] == 1
     return x.shape[:-1] if with_an_axis else x.shape[:at]
-
-
-def _entry(info: Any, name: str) -> Any:
-    """Return an entry of info, which is a dict, or dicts in a list or an array. Raises KeyError if it is not there."""
-    try:
-        return info[name] if isinstance(info, Mapping) else [told[name] for told in ([{}] if info is None else info)]
-    except KeyError:
-        raise KeyError(f"{COMPUTE_REWARD} reads info[{name!r}], which is not in the info that it was given") from None

@@ -20,8 +20,8 @@ from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
 from .entries import BAD_STATE
-from .goals import GoalReward
 from .observation import as_form
+from .own_goals import OwnGoals
 from .read_only import read_only
 from .spaces import action_space, observation_space
 from .spec import telling
@@ -34,7 +34,7 @@ def _refuse_copies(name: str) -> NoReturn:
     raise ValueError(f"env.params[{name!r}] is a copy: call env.set_params({{{name!r}: ...}})")
 
 
-class TorchEnv(gymnasium.Env):
+class TorchEnv(gymnasium.Env, OwnGoals):
     """One world of a task behind Gymnasium's single interface: NumPy observations, Python numbers and flags.
 
     It replaces a v5 environment, with the same arguments and float64 numbers; `gymnasium.make` adds the time limit.
@@ -263,11 +263,6 @@ class TorchEnv(gymnasium.Env):
             given["act"] = (act, layout.na)
         self.engine.set_state(**{name: as_tensor(name, x, (n,), self.device)[None] for name, (x, n) in given.items()})
         self._bring()
-
-    @property
-    def compute_reward(self) -> GoalReward:
-        """The reward for any goals, a function like `TorchVectorEnv.compute_reward`."""
-        return self.engine.compute_reward
 
     @property
     def params(self) -> dict[str, np.ndarray]:

@@ -37,6 +37,16 @@ RECORDED = (
 ONE_NUMBER = (
     "What is a matrix elsewhere is a flat list here, as in mjData: of each body xmat has nine numbers, row by row"
 )
+LOOKED_UP = (
+    "A list has no place that only a world knows. Let the task's `tables` give it, {'sizes': [0.1, 0.2, 0.4]}, and "
+    "read world.tables['sizes'][row]; of two, select(mask, a, b) is one"
+)
+OF_RANDOM = (
+    "rng draws one number at a time: uniform(low, high), mean + std * normal(), exponential(scale), "
+    "integers(low, high); uniform() < p is a mask that is true with probability p. To choose one of a list, let the "
+    "task's `tables` give it, and read world.tables[name][rng.integers(count)]; a `reset` that asks for it is also "
+    "given the world"
+)
 OF_LISTS = "Lists are Python's: torch_mjenvs.vectors has add, sub, scale, dot and norm for lists of numbers"
 
 
@@ -185,6 +195,10 @@ def explanation(error: Exception) -> str | None:
         return None
     if text in ("'Expr' object is not subscriptable", "'float' object is not subscriptable"):
         return ONE_NUMBER
+    if "indices must be integers or slices, not Expr" in text:
+        return LOOKED_UP
+    if "'Random' object has no attribute" in text or text.startswith("Random."):  # NumPy's Generator has more
+        return OF_RANDOM
     compared = "unsupported operand" in text or "not supported between" in text
     if "multiply sequence" in text or (compared and ("'list'" in text or "'Rows'" in text)):
         return OF_LISTS

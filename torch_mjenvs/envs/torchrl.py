@@ -22,8 +22,8 @@ from ..checks import as_mask, as_seed, as_tensor, check_field
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE, chosen_info
-from .goals import GoalReward
 from .observation import as_form
+from .own_goals import OwnGoals
 from .own_parameters import OwnParameters
 from .parts import Parts, mapped
 from .pixel_options import as_options as as_pixels
@@ -43,7 +43,7 @@ BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # set to 0 if a state
 TAKEN = frozenset(("action", "reward", "done", "terminated", "truncated", "next", "_reset"))  # keys of TorchRL's own
 
 
-class TorchRLEnv(EnvBase, OwnParameters):
+class TorchRLEnv(EnvBase, OwnParameters, OwnGoals):
     """`num_envs` worlds of a task as a TorchRL environment of batch size [num_envs].
 
         env = TorchRLEnv("Hopper", num_envs=4096)  # or HopperEnv(num_envs=4096)
@@ -402,11 +402,6 @@ class TorchRLEnv(EnvBase, OwnParameters):
         if self._camera is not None:
             self._camera.close()
         super().close(raise_if_closed=raise_if_closed)
-
-    @property
-    def compute_reward(self) -> GoalReward:
-        """The reward for any goals, a function like `TorchVectorEnv.compute_reward`; TorchRL's rewards are (..., 1)."""
-        return self.engine.compute_reward
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
         """Return the environment itself; worlds stay on their device. Raises ValueError for another device, TypeError

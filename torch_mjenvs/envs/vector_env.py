@@ -26,8 +26,8 @@ from .built import refuse_idle
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
-from .goals import GoalReward
 from .observation import as_form
+from .own_goals import OwnGoals
 from .own_parameters import OwnParameters
 from .pixel_options import as_options as as_pixels
 from .pixel_options import as_repeats
@@ -40,7 +40,7 @@ from .tasks.registry import make_task
 from .to_numpy import refuse_wrappers_in_numpy
 
 
-class TorchVectorEnv(VectorEnv, OwnParameters):
+class TorchVectorEnv(VectorEnv, OwnParameters, OwnGoals):
     """`num_envs` worlds of a task behind Gymnasium's vector interface, with torch tensors in and out.
 
         env = TorchVectorEnv("Hopper", num_envs=4096)  # or gymnasium.make_vec("TorchHopper-v0", num_envs=4096)
@@ -488,19 +488,6 @@ class TorchVectorEnv(VectorEnv, OwnParameters):
                 raise ValueError(f"{name!r} is shared by all worlds, and cannot differ between them")
             values = values[0]
         setattr(self, name, values)
-
-    @property
-    def compute_reward(self) -> GoalReward:
-        """The reward for goals: a function of goals (..., k), or shaped as `observe` gives them, and info; gives (...).
-
-        It is the task's own `compute_reward(self, achieved_goal, desired_goal, info)` for hindsight experience replay,
-        compiled. Goals may be tensors, or arrays, of which arrays result. Of `info` it needs the entries that the
-        task's function reads: it has tensors or arrays by name, like a step's, or is a list of dicts.
-
-        Raises AttributeError if the task has no such function, or does not observe "achieved_goal" and "desired_goal".
-        The function raises ValueError for goals of another shape, and KeyError for an entry of info that is not there.
-        """
-        return self.engine.compute_reward
 
     @property
     def ready(self) -> bool:

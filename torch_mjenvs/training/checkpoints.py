@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Kept:
     def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE):
         self.agent, self.run, self.out, self.history, self.share = agent, run, out, history, share
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
+        self.best = max((mean for *_, mean in history["evaluations"] if math.isfinite(mean)), default=-math.inf)
 
     def due(self, last: int) -> bool:
         """Return whether a checkpoint is due: at the end, by frames seen (`last` before), or by the clock."""
@@ -68,9 +70,18 @@ class Kept:
         self.took = self.at - start
 
     def mend(self) -> None:
-        """Write the policy of a state that was resumed, where the process was ended before it had done so."""
-        if self.share.first and not _holds(self.out / "policy.pt", self.agent.networks()):
+        """Go on from a state that was resumed, at whatever moment after it the process was ended.
+
+        The policy is written where it was not yet. If OUT/best.pt is of a later evaluation, which the history does not
+        have, that is what others must beat: with another learning rate the run may not come there again.
+        """
+        if not self.share.first:
+            return
+        if not _holds(self.out / "policy.pt", self.agent.networks()):
             self._save_policy()
+        with suppress(SystemExit, TypeError, KeyError, ValueError):  # there is none yet, or it is no file of ours
+            about = load(self.out / "best.pt", ("about",))["about"]
+            self.best = max(self.best, float(about["evaluation"]))
 
     def _save_policy(self) -> None:
         self._drop_result()
@@ -94,10 +105,10 @@ class Kept:
         """
         told = {}
         for found in ended:
-            before = [mean for _, _, mean in self.history["evaluations"] if math.isfinite(mean)]
-            if found.mean > max(before, default=-math.inf):
+            if found.mean > self.best:
                 about = {"frames": found.frames, "evaluation": found.mean}
                 save({**found.policy, "about": about}, self.out / "best.pt")
+                self.best = found.mean
             self.history["evaluations"].append([round(found.seconds, 2), found.frames, found.mean])
             told["evaluation"] = found.mean
         return told
@@ -149,6 +160,11 @@ def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     That run may be of another task; this is then printed. Raises SystemExit if its algorithm is another, or if its
     networks have other inputs or layers.
     """
+    if folder.is_file():
+        raise SystemExit(
+            f"--start {folder} is a file: name the folder of a run, whose checkpoint.pt also has the value network and "
+            "the moments of rewards, which a policy's file lacks"
+        )
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
     old, new = (BEFORE | {**x["settings"], **x} for x in (theirs, run))

@@ -60,7 +60,7 @@ def _last(names: list[Path]) -> Path:
 
 def used(out: Path) -> bool:
     """Return whether a folder holds results of a run."""
-    return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
+    return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "best.pt", "result.json"))
 
 
 def _first_free(names: list[Path]) -> tuple[Path, BaseFileLock]:

@@ -304,12 +304,16 @@ class PPO:
         self.obs_moments.update(obs)  # from here on
 
     def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
-        """Return one over the standard deviation of discounted returns; record the episodes that ended."""
+        """Return one over the spread of discounted returns; record the episodes that ended.
+
+        The spread is the standard deviation, but at least a tenth of the mean: returns that are all equal have none.
+        """
         rewards = data["reward"]
         returns, discounted = self.returns(rewards, done)
         self.episodes.record(returns, done, data)
-        self.return_moments.update(self.share.gathered(discounted, 1).flatten())
-        return (self.return_moments.var + 1e-8).rsqrt()
+        moments = self.return_moments
+        moments.update(self.share.gathered(discounted, 1).flatten())
+        return (torch.maximum(moments.var, (0.1 * moments.mean).square()) + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
         """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) follows the last step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..envs.engine import Engine
+from ..envs.task_calls import drawn
 from ..envs.tasks.base import Task
 from .sharing import ALONE, Share
 
@@ -27,13 +29,20 @@ class Renewed:
     def renew(self) -> None:
         """Give the worlds new tables after a rollout, if the task has any; processes that share a run get the same.
 
-        Raises ValueError for tables that the task does not have, or of another shape.
+        Warns of a task that draws from NumPy's or Python's generator: a run's seed and its checkpoint are of torch's,
+        so the run could not be repeated, nor resumed as it was, and processes that share it would differ. Raises
+        ValueError for tables that the task does not have, or of another shape.
         """
         if not self.active:
             return
         task, tables = self.engine.task, self.engine.tables
         memory = {name: self.share.gathered(x.clone()) for name, x in self.engine.memory.items()}
+        *before, _ = drawn()
         found = task.renew_tables(memory, {name: x.clone() for name, x in tables.items()})
+        *after, _ = drawn()
+        if after != before:
+            text = "draws from np.random or random, which --seed and --resume do not know: draw from torch"
+            warnings.warn(f"{type(task).__name__}.renew_tables {text}", stacklevel=2)
         for name, x in found.items():
             what = f"{type(task).__name__}.renew_tables: {name!r}"
             if name not in tables:

@@ -78,10 +78,11 @@ def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, An
             f"buffer: {found['buffer']} frames are fewer than a rollout has, {rollout} = "
             f"{found['num_envs']} worlds (num_envs) x {found['horizon']} steps (horizon)"
         )
-    if found["random_frames"] >= found["total_steps"]:
+    first = -(-found["random_frames"] // rollout) * rollout  # when that many were seen, at the end of a rollout
+    if first >= found["total_steps"]:
         raise ValueError(
-            f"random_frames: nothing is learned before {found['random_frames']:,} frames, and the run has "
-            f"{found['total_steps']:,} (total_steps)"
+            f"random_frames: nothing is learned before {first:,} frames, and the run has {found['total_steps']:,} "
+            "(total_steps)"
         )
     return found
 

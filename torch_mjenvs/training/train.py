@@ -91,6 +91,9 @@ def train(algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dic
     run |= agent.seen.entries() | {"made": made_of(env)}
     if args.start:
         start_from(agent, run, args.start)
+        if runs.given(args, ["log_std"]) and share.first:
+            kept = "log_std is learned, and is that run's; --log-std-min and --log-std-max bound it"
+            print(f"note: --log-std changes nothing beside --start: {kept}", file=sys.stderr)
     with runs.folder(args.out, runs.name_of(env_id, args), args.resume) if share.first else nullcontext() as held:
         out = share.broadcast(held)
         history = runs.train(agent, run, out, args, share, {"start": str(args.start)} if args.start else {})
