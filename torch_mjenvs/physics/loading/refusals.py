@@ -46,7 +46,7 @@ _DONE_DISABLE = [
 ]
 INSTEAD = {
     "flex": "remove it; a chain or grid of bodies and joints (<replicate>) can stand for it",
-    "nativeccd": "enable it (model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_NATIVECCD)",
+    "nativeccd": "enable it (model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD))",
     "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
 }
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
