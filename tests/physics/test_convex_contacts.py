@@ -208,5 +208,8 @@ def test_the_older_collider_is_refused_where_it_would_be_asked():
         return mujoco.MjModel.from_xml_string(f"<mujoco>{flag}<worldbody>{bodies}</worldbody></mujoco>")
 
     load(model("box"))
-    with pytest.raises(UnsupportedModel, match="nativeccd='disable'"):
-        load(model("cylinder"))
+    cylinder = model("cylinder")
+    with pytest.raises(UnsupportedModel, match=r"nativeccd='disable'.*~int\(mujoco.mjtDisableBit.mjDSBL_NATIVECCD\)"):
+        load(cylinder)
+    cylinder.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)  # as it says
+    load(cylinder)

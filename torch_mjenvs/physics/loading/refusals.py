@@ -46,6 +46,7 @@ _DONE_DISABLE = [
 ]
 INSTEAD = {
     "flex": "remove it; a chain or grid of bodies and joints (<replicate>) can stand for it",
+    "nativeccd": "enable it (model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD))",
     "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
 }
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
@@ -237,7 +238,7 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
             not_supported(what, f"{instead}, or keep them apart by contype or <exclude>")
         if (COLLIDERS[types].hulls or COLLIDERS[types].ccd) and disabled(mjm, "NATIVECCD"):
             flag = "option flag nativeccd='disable'"
-            not_supported(f"{flag}, by which {_who(mjm, pair)} would be found,", "leave it enabled")
+            not_supported(f"{flag}, by which {_who(mjm, pair)} would be found,", INSTEAD["nativeccd"])
         if pair.condim not in (1, 3, 4, 6):
             not_supported(f"{_who(mjm, pair)} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
         param = contact_param(m, pair)
