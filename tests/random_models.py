@@ -117,6 +117,8 @@ def expected(
     d = advance(mjm, state, steps)
     if d is None or _rubs_without_stretching(mjm, d):
         return None
+    if _touches_itself(mjm, d):
+        names = tuple(name for name in names if name != "ncon")
     fields = _fields(mjm, d, names)
     pieces = {name: parts(mjm, name, x) for name, x in fields.items()}
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
@@ -159,6 +161,14 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
     kinds = mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON, mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON
     rows = np.flatnonzero(np.isin(d.efc_type, kinds))
     return bool(rows.size and np.min(np.max(np.abs(jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
+
+
+def _touches_itself(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
+    """Return whether two geoms touch that nothing moves apart, as a `<pair>` may ask of one body's. If they are square to
+    each other, rounding decides how many points they have: in MuJoCo, of a capsule along a box, two, three or four.
+    """
+    bodies = mjm.body_weldid[mjm.geom_bodyid[d.contact.geom]]
+    return bool(d.ncon and np.any(bodies[:, 0] == bodies[:, 1]))
 
 
 def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
