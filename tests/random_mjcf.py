@@ -49,11 +49,15 @@ class Case:
 
 @dataclasses.dataclass
 class World:
-    """qpos, qvel and warm start of each joint, control of each motor, activations of those that have any, by name."""
+    """qpos, qvel and warm start of each joint, control of each motor, activations of those that have any, by name.
+
+    inputs: nothing, or all of INPUTS as mjData has them.
+    """
 
     joints: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
     ctrl: dict[str, float]
     act: dict[str, float]
+    inputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def case(seed: int, worlds: int = 6, without: frozenset[str] = SOFTENED) -> Case:
@@ -71,7 +75,8 @@ def case(seed: int, worlds: int = 6, without: frozenset[str] = SOFTENED) -> Case
 
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl", "act")
-State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of these
+INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active", "mocap_pos", "mocap_quat")
+State = tuple[np.ndarray, ...]  # of STATE, and of INPUTS if there are any
 
 
 def split(mjm: mujoco.MjModel, state: State) -> World:
@@ -96,12 +101,13 @@ def join(mjm: mujoco.MjModel, world: World) -> State:
         q, v = _places(mjm, j)
         qpos[q], qvel[v], warm[v] = world.joints[mjm.joint(j).name]
     act = np.array([world.act[mjm.actuator(i).name] for i in _stateful(mjm)])
-    return qpos, qvel, warm, np.array([world.ctrl[mjm.actuator(i).name] for i in range(mjm.nu)]), act
+    ctrl = np.array([world.ctrl[mjm.actuator(i).name] for i in range(mjm.nu)])
+    return qpos, qvel, warm, ctrl, act, *world.inputs.values()
 
 
 def put(d: mujoco.MjData, state: State) -> None:
     """Have MuJoCo's data be in this state."""
-    for name, x in zip(STATE, state, strict=True):
+    for name, x in zip((*STATE, *INPUTS)[: len(state)], state, strict=True):
         getattr(d, name)[:] = x
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from kernels import DTYPES, bits, build, object_code, tensors
 
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.kernel_request import KernelRequest
 from torch_mjenvs.physics.simulation_kernels import program as physics
@@ -64,8 +64,11 @@ int main(int argc, char **argv) {
 def emulated(code: bytes, held: list[torch.Tensor], worlds: int, lanes: int, folder: Path) -> list[np.ndarray]:
     """The buffers after the kernel, run as an ARM would."""
     (folder / "main.c").write_text(MAIN)
-    (folder / "code.o").write_bytes(code)
-    subprocess.run([COMPILER, "-O1", "-static", "-o", "run", "main.c", "code.o"], cwd=folder, check=True)
+    objects = loader.objects_of(code)
+    for k, one in enumerate(objects):
+        (folder / f"code{k}.o").write_bytes(one)
+    names = [f"code{k}.o" for k in range(len(objects))]
+    subprocess.run([COMPILER, "-O1", "-static", "-o", "run", "main.c", *names], cwd=folder, check=True)
     arrays = [x.numpy() for x in held]
     done = subprocess.run(
         [EMULATOR, "./run", str(worlds), str(lanes), *(str(x.nbytes) for x in arrays)],
