@@ -112,7 +112,12 @@ def record(
         try:
             verify(program.live, [value for _, _, value in stores], trace.top)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"kernel {name}: {error}") from None
+            told = type(error)(f"kernel {name}: {error}")
+            told.add_note(
+                "A number that a function has computed is known in that call alone: what is kept in a global, an "
+                "attribute or a list of your own cannot be used by another. A task keeps it in its memory"
+            )
+            raise told from None
     return program
 
 

@@ -213,7 +213,9 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """Clip x to [low, high]; NaN stays NaN. An infinite bound costs nothing."""
+    """Clip x to [low, high]; NaN stays NaN. An infinite bound costs nothing. Raises ValueError if low is above high."""
+    if isinstance(low, float) and isinstance(high, float) and low > high:
+        raise ValueError(f"clip(x, low, high) with low above high: {low} and {high}")
     if not isinstance(high, float) or high < _m.inf:
         x = minimum(high, x)
     return maximum(x, low) if not isinstance(low, float) or low > -_m.inf else x
