@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
-from torch_mjenvs.scalar import clip, maximum
+from torch_mjenvs.scalar import clip, logical_not, maximum, select
 from torch_mjenvs.vectors import sub
 
 
@@ -259,6 +259,8 @@ def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, 
         (lambda world: world.rng.standard_normal(2), "rng has no 'standard_normal'; it has draw_until, exponential"),
         (lambda world: world.tables["path"][0], "tables() gives no 'path'; the task has no tables()"),
         (lambda world: clip(world.qpos[0], 1.0, -1.0), "low above high: 1.0 and -1.0"),
+        (lambda world: select(world.qpos[0], 1.0, 0.0), "such as x > 0.5, not a traced number"),
+        (lambda world: logical_not(world.qpos[0]), "such as x > 0.5, not a traced number"),
     ],
 )
 def test_numpy_s_habits_are_told_what_to_write(read, said):
@@ -401,6 +403,8 @@ def test_a_task_without_frame_skip_is_told_in_its_own_terms():
 def test_inputs_are_names():
     with pytest.raises(TypeError, match=r"as in inputs = \('wind',\)"):
         type("Mine", (Broken,), {"inputs": "wind"})()
+    with pytest.raises(TypeError, match=r"as in reset_parameters = \('body_mass',\)"):
+        type("Mine", (Broken,), {"reset_parameters": "body_mass"})()
 
 
 @pytest.mark.parametrize("what", ["control", "remember", "outcome"])

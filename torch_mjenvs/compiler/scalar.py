@@ -318,6 +318,8 @@ def _checked(m: Any) -> Any:
     if type(m) is int or type(m) is float:
         text = "; ~ of Python's own True and False gives -2 and -1: use logical_not" if m in (-1, -2) else ""
         raise TypeError(f"a mask is True, False, a bool tensor or a comparison, not {m!r}{text}")
+    if type(m) is Expr and m.type != "b":
+        raise TypeError("a mask is a comparison, such as x > 0.5, not a traced number")
     return bool(m) if isinstance(m, np.bool_) else m
 
 

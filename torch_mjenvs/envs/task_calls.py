@@ -189,7 +189,7 @@ def kind_of(x: Any) -> str | None:
 def describe(x: Any) -> str:
     """Return a description of a value and its type, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
-    as_list = "; its tolist() is a list" if hasattr(x, "tolist") else ""
+    as_list = "; its tolist() is a list" if getattr(x, "ndim", 0) else ""
     return f"{x!r} of type {type(x).__name__}{as_list}" if known else "a number of the world"
 
 

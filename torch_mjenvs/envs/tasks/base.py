@@ -291,8 +291,9 @@ class Task:
     def __post_init__(self) -> None:
         if self.data not in ("gymnasium", "fresh", "forward"):
             raise ValueError(f"data must be 'gymnasium', 'fresh' or 'forward', not {self.data!r}")
-        if isinstance(self.inputs, str):
-            raise TypeError(f"inputs must be a tuple of names, as in inputs = ({self.inputs!r},)")
+        for name in ("inputs", "reset_parameters"):
+            if isinstance(x := getattr(self, name), str):
+                raise TypeError(f"{name} must be a tuple of names, as in {name} = ({x!r},)")
         if unknown := [name for name in self.inputs if name not in HELD]:
             raise ValueError(f"inputs may name {', '.join(HELD)}, not {', '.join(map(repr, unknown))}")
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
