@@ -13,7 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,10 @@ class TaskCalls:
         return found
 
     def kept_by_task(self) -> str | None:
-        """Return the name of an attribute of the task that holds numbers of a world, None if there is none."""
+        """Return the name of an attribute, other than a field, that holds a world's numbers; None if none does."""
         held = {**vars(type(self.task)), **vars(self.task)}
-        return next((name for name, x in held.items() if has_traced(x)), None)
+        own = [x.name for x in fields(self.task)]  # a field may collect what nobody reads
+        return next((name for name, x in held.items() if name not in own and has_traced(x)), None)
 
     def call_with_rng(self, function: str, world: World) -> Any:
         """Call a function that takes random numbers, and also the world if it has an argument of that name."""
