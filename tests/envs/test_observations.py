@@ -346,6 +346,17 @@ def test_names_that_change_from_call_to_call_are_refused():
         TorchVectorEnv(Given(gives=turning), 1)
 
 
+def test_an_attribute_that_is_no_dict_is_refused_also_where_the_observation_is_a_list():
+    class Mine(Named):
+        history = 3  # type: ignore[assignment]
+
+        def observe(self, m, world):
+            return world.qpos
+
+    with pytest.raises(TypeError, match=r"Mine.history must be a dict by the names of observe, not 3"):
+        TorchVectorEnv(Mine(), 2)
+
+
 def test_a_task_of_a_list_may_have_a_field_named_noise():
     @dataclass(frozen=True)
     class Own(Named):

@@ -98,7 +98,9 @@ DAMAGE = {
     "the action": lambda world, action: action and ruin(action),
     "memory": lambda world, action: ruin(world.memory),
     "lists of memory": lambda world, action: [x.reverse() for x in world.memory.values() if isinstance(x, list)],
-    "fields of data": lambda world, action: [ruin(getattr(world.data, name)) for name in FIELDS],
+    "fields of data": lambda world, action: [
+        ruin(getattr(world.data, name)) for name in FIELDS if name != "ctrl" or world._has_ctrl
+    ],
     "lengths": lambda world, action: [
         x.clear() for x in (world.qpos, world.act, world.memory, world.data.xpos, world.data.M[1], action or [])
     ],

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
-from torch_mjenvs.scalar import maximum
+from torch_mjenvs.scalar import clip, logical_not, maximum, select
+from torch_mjenvs.vectors import sub
 
 
 @dataclass(frozen=True)
@@ -250,15 +251,54 @@ def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, 
         (lambda world: maximum(world.data.xpos[1], 0.0), "torch_mjenvs.vectors has add, sub, scale"),
         (lambda world: world.qpos[0] + world.data.xpos[1], "torch_mjenvs.vectors has add, sub, scale"),
         (lambda world: world.rng.choice([0.1, 0.2]), "world.tables[name][rng.integers(count)]"),
-        (lambda world: [0.1, 0.2][world.rng.integers(2)], "world.tables['sizes'][row]"),
+        (lambda world: [0.1, 0.2][world.rng.integers(2)], "world.tables[name][row]"),
         (lambda world: world.rng.normal(0.0, 0.1), "mean + std * normal()"),
         (lambda world: world.rng.uniform(-1.0, 1.0, size=2), "one number at a time"),
+        (lambda world: (0.0, 0.0) + world.qpos[0], "torch_mjenvs.vectors has add, sub, scale"),
+        (lambda world: sub(world.qpos, world.data.xpos[1]), "not equally long"),
+        (lambda world: [1.0, 2.0][world.qpos[0]], r"world.tables[name][row]"),
+        (lambda world: np.zeros(2)[world.qpos[0]], r"world.tables[name][row]"),
+        (lambda world: torch.tensor(world.qpos), "torch_mjenvs.scalar has select"),
+        (lambda world: np.array(world.qpos), "its tolist() is a list"),
+        (lambda world: world.rng.standard_normal(2), "rng has no 'standard_normal'; it has draw_until, exponential"),
+        (lambda world: world.tables["path"][0], "tables() gives no 'path'; the task has no tables()"),
+        (lambda world: clip(world.qpos[0], 1.0, -1.0), "low above high: 1.0 and -1.0"),
+        (lambda world: select(world.qpos[0], 1.0, 0.0), "such as x > 0.5, not a traced number"),
+        (lambda world: logical_not(world.qpos[0]), "such as x > 0.5, not a traced number"),
     ],
 )
 def test_numpy_s_habits_are_told_what_to_write(read, said):
-    with pytest.raises((TypeError, AttributeError)) as caught:
+    with pytest.raises(Exception) as caught:
         TorchVectorEnv(Broken(functions={"observe": lambda m, world: [read(world)]}), 2)
-    assert said in "".join([str(caught.value), *caught.value.__notes__])
+    assert said in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+def test_the_line_is_the_user_s_where_numpy_or_the_call_itself_raises():
+    functions = {"observe": lambda m, world: [np.linalg.norm(world.qpos)]}
+    with pytest.raises(TypeError) as caught:
+        TorchVectorEnv(Broken(functions=functions), 2)
+    assert f"in Broken.observe, {__file__}, line {functions['observe'].__code__.co_firstlineno}: " in str(
+        caught.value.__notes__
+    )
+
+    class Short(Broken):
+        def remember(self, m, before, after):
+            return {}
+
+    with pytest.raises(TypeError, match="takes 4 positional arguments but 5 were given") as caught:
+        TorchVectorEnv(Short(), 2)
+    assert (
+        f"in Short.remember, {__file__}, line {Short.remember.__code__.co_firstlineno}: " in caught.value.__notes__[0]
+    )
+
+
+def test_the_model_is_not_changed_in_a_task():
+    def reset(m, rng):
+        m.qpos0[0] += 1.0
+
+    with pytest.raises(TypeError) as caught:
+        TorchVectorEnv(Broken(functions={"reset": reset}), 2)
+    assert "change it in `load`" in str(caught.value.__notes__)
 
 
 def swallow(m, before, action, after):
@@ -290,6 +330,97 @@ def test_what_a_kernel_would_freeze_is_refused(what):
     name, function = FROZEN[what]
     with pytest.raises(ValueError, match=rf"Broken.{name} .*: gives something else when it is called again"):
         TorchVectorEnv(Broken(functions={name: function}), 2)
+
+
+class Keeps(Task):
+    """It keeps the goal in an attribute, or in a list of its class or of its module."""
+
+    seen: list = []  # noqa: RUF012
+    of_module: list = []  # noqa: RUF012
+
+    xml_file = "inverted_pendulum.xml"
+    frame_skip = 2
+
+    def __init__(self, where):
+        self.where = where
+
+    def reset(self, m, rng):
+        if self.where == "attribute":
+            self.goal = rng.uniform()
+        else:
+            (self.seen if self.where == "class" else HELD)[:] = [rng.uniform()]
+        return [0.0] * m.nq, [0.0] * m.nv
+
+    def observe(self, m, world):
+        return world.qpos
+
+    def outcome(self, m, before, action, after):
+        goal = self.goal if self.where == "attribute" else (self.seen if self.where == "class" else HELD)[0]
+        return Outcome(after.qpos[0] - goal)
+
+
+HELD: list = []
+
+
+@pytest.mark.parametrize(("where", "name"), [("attribute", "goal"), ("class", "seen")])
+def test_a_world_s_number_in_an_attribute_is_refused(where, name):
+    with pytest.raises(ValueError, match=rf"^Keeps.reset .*: keeps .* in the attribute '{name}'.*: keep it in memory"):
+        TorchVectorEnv(Keeps(where), 2)
+    Keeps.seen.clear()
+
+
+def test_a_world_s_number_in_a_global_is_refused():
+    with pytest.raises((TypeError, ValueError), match=r"^kernel ") as caught:
+        TorchVectorEnv(Keeps("module"), 2)
+    assert "A task keeps it in its memory" in caught.value.__notes__[0]
+    HELD.clear()
+
+
+@pytest.mark.parametrize("near", ["randomise", "rember", "noises", "max_episode_step"])
+def test_a_name_that_is_nearly_one_of_a_task_s_is_told(near):
+    """Otherwise nothing would be randomised, remembered, or whatever it was to be."""
+    with pytest.warns(UserWarning, match=rf"Mine.{near} means nothing to an environment; did you mean "):
+        type("Mine", (Task,), {near: lambda self, m, rng: {}})
+
+
+def test_names_of_helpers_are_free():
+    type("Mine", (Broken,), {x: None for x in ("controls", "level", "target", "contact", "observations", "resets")})
+
+    class Mine(Task):
+        noises: float = 0.1
+
+        def randomized(self, m, rng):
+            return {}
+
+        def randomize_both(self, m, rng):
+            return [self.randomized(m, rng) for _ in range(2)]
+
+
+def test_a_task_without_frame_skip_is_told_in_its_own_terms():
+    with pytest.raises(TypeError, match="Mine has no frame_skip, the steps of physics"):
+
+        @dataclass(frozen=True)
+        class Mine(Task):
+            xml_file: str = "hopper.xml"
+
+
+def test_inputs_are_names():
+    with pytest.raises(TypeError, match=r"as in inputs = \('wind',\)"):
+        type("Mine", (Broken,), {"inputs": "wind"})()
+    with pytest.raises(TypeError, match=r"as in reset_parameters = \('body_mass',\)"):
+        type("Mine", (Broken,), {"reset_parameters": "body_mass"})()
+
+
+@pytest.mark.parametrize("what", ["control", "remember", "outcome"])
+def test_the_control_of_the_step_before_is_not_known_where_a_step_begins(what):
+    """It was 0 there, whatever acted."""
+    functions = {
+        "control": lambda m, world, action: [x - y for x, y in zip(action, world.data.ctrl, strict=True)],
+        "remember": lambda m, before, action, after: {"phase": after.data.ctrl[0] - before.data.ctrl[0]},
+        "outcome": lambda m, before, action, after: Outcome(after.data.ctrl[0] - before.data.ctrl[0]),
+    }
+    with pytest.raises(AttributeError, match=r"not known where a step begins.*: keep it in memory"):
+        TorchVectorEnv(Broken(functions={what: functions[what]}), 2)
 
 
 def test_calls_to_compare_draw_the_same_and_leave_no_trace():

@@ -139,6 +139,13 @@ def test_groups_that_are_not_there_are_refused():
         agent(Named, {"critic": ["policy"]})
 
 
+def test_a_group_that_no_network_sees_is_told(tmp_path, capsys):
+    """As when "privileged" is misspelled: the critic would learn without it, and nobody would know."""
+    run(tmp_path / "run", GROUPED, "--obs-groups", "critic=policy")
+    assert "no network sees the observations ['privileged'], only {'policy': ['policy']" in capsys.readouterr().err
+    assert agent().seen.unread() == [] == agent(Named).seen.unread()
+
+
 def run(out: Path, env_id: str, *more: str) -> dict[str, Any]:
     main(["train", "--env", env_id, "--out", str(out), *SHORT, *more])
     return json.loads((out / "result.json").read_text())

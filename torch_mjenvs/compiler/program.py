@@ -14,7 +14,7 @@ from .arrays import BufferTable
 from .expr import Expr, Trace, node, tracing, type_of
 from .ops import OPS
 from .region_ops import IterArg, RegionOp
-from .verify import verify
+from .verify import OUTSIDE, verify
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,13 @@ def record(
         try:
             verify(program.live, [value for _, _, value in stores], trace.top)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"kernel {name}: {error}") from None
+            told = type(error)(f"kernel {name}: {error}")
+            if str(error).endswith((", got ()", OUTSIDE)):  # an operation of another program, or of another block
+                told.add_note(
+                    "A number that a function has computed is known in that call alone: what is kept in a global, an "
+                    "attribute or a list of your own cannot be used by another. A task keeps it in its memory"
+                )
+            raise told from None
     return program
 
 

@@ -11,7 +11,7 @@ import operator
 import struct
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 from .control import count_while
 from .expr import Expr, current, node, type_of
@@ -80,6 +80,10 @@ class Random:
         self._pair: int | None = None  # where the words of a normal number begin whose twin has not been drawn yet
         self._plain = all(type(x) is int for x in (*self._key, *self._counter))
         self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = ", ".join(x for x in dir(type(self)) if not x.startswith("_"))
+        raise AttributeError(f"rng has no {name!r}; it has {known}, which draw one number for each world")
 
     def fork(self) -> Callable[[Any], Random]:
         """Return a function that returns different random numbers for each i = 0, 1, ..., 65535.

@@ -213,7 +213,9 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """Clip x to [low, high]; NaN stays NaN. An infinite bound costs nothing."""
+    """Clip x to [low, high]; NaN stays NaN. An infinite bound costs nothing. Raises ValueError if low is above high."""
+    if isinstance(low, float) and isinstance(high, float) and low > high:
+        raise ValueError(f"clip(x, low, high) with low above high: {low} and {high}")
     if not isinstance(high, float) or high < _m.inf:
         x = minimum(high, x)
     return maximum(x, low) if not isinstance(low, float) or low > -_m.inf else x
@@ -316,6 +318,8 @@ def _checked(m: Any) -> Any:
     if type(m) is int or type(m) is float:
         text = "; ~ of Python's own True and False gives -2 and -1: use logical_not" if m in (-1, -2) else ""
         raise TypeError(f"a mask is True, False, a bool tensor or a comparison, not {m!r}{text}")
+    if type(m) is Expr and m.type != "b":
+        raise TypeError("a mask is a comparison, such as x > 0.5, not a traced number")
     return bool(m) if isinstance(m, np.bool_) else m
 
 

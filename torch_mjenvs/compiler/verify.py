@@ -8,6 +8,7 @@ from .expr import Expr, Region
 from .ops import OPS
 from .region_ops import Read, RegionOp
 
+OUTSIDE = "is used outside the block or loop that computes it"
 CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "x": (int,), "b": (bool,)}
 
 
@@ -60,4 +61,4 @@ def _check_visible(x: object, region: Region | None) -> None:
     while region is not None and region is not x.region:
         region = region.parent
     if region is None:
-        raise ValueError(f"{x!r} is used outside the block or loop that computes it")
+        raise ValueError(f"{x!r} {OUTSIDE}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -326,6 +326,10 @@ class Contract(TaskCalls):
     def observation(self, shapes: Tree) -> Observation:
         """Return the observation of these shapes, with the task's tables of noise and history."""
         task: Any = self.task  # of whose tables type checkers do not know
+        for name in ("noise", "history"):
+            if not isinstance(x := getattr(task, name), Mapping) and not any(f.name == name for f in fields(task)):
+                text = f"{type(task).__name__}.{name} must be a dict by the names of observe, not {x!r}"
+                raise TypeError(f"{text}: rename an attribute of your own")
         try:
             return Observation.of(shapes, task.noise, task.history)
         except (TypeError, ValueError) as error:

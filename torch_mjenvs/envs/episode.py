@@ -366,7 +366,7 @@ class Episode:
         def control(i: Any, state: State, by: Controlled) -> Controlled:
             kept = [x for name in self.model.kept0 for x in state.kept[name]] + self.kept.of_inputs(by.inputs)
             world = self.world_at(state.qpos, state.qvel, state.act, draws(i), kept)
-            world.memory = before.memory | by.memory
+            world.memory, world._has_ctrl = before.memory | by.memory, False
             ctrl, pushes, held, memory = self.contract.substep_control(world, targets)
             for text, found, known in (
                 ("pushes with {}, and with {} before: always the same", pushes, self.layout.substep_pushes),
@@ -458,7 +458,7 @@ class Episode:
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
         before = self.world_at(old.qpos, old.qvel, old.act, rng, old.kept)
-        before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
+        before.memory, before._has_ctrl = by_name(widths, self.memory_before_step(b, old, bad_state)), False
         ctrl, pushes, held, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, before, ctrl, pushes, held, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
@@ -583,12 +583,13 @@ class Episode:
         shapes, _ = contract.observe(before)
         observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
+        before = replace(before, _has_ctrl=False)
         targets, held, *_ = contract.control(before, action)
         _, pushes, _, left = contract.substep_control(before, targets) if contract.has_substeps else ([], {}, {}, {})
         forces = {name: x for name, x in with_more(held, pushes).items() if name not in ("qpos", "qvel")}
         given = forces | self.kept.by_name(kept)
         # under forces, unlike `before`: what is constant here must be constant in a step, too
-        after = replace(before, data=derive(m, qpos, qvel, None, ctrl, self.precision, act, **given))
+        after = replace(before, data=derive(m, qpos, qvel, None, ctrl, self.precision, act, **given), _has_ctrl=True)
         after = replace(after, memory=by_name(memory, contract.remember(memory, before, action, after, left)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, shapes)

@@ -13,13 +13,13 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..compiler.expr import refused_questions, type_of
+from ..compiler.expr import Expr, refused_questions, type_of
 from ..compiler.scalar import Scalar
 from ..compiler.source import is_own
 from ..physics.model.model import Model
@@ -38,8 +38,8 @@ ONE_NUMBER = (
     "What is a matrix elsewhere is a flat list here, as in mjData: of each body xmat has nine numbers, row by row"
 )
 LOOKED_UP = (
-    "A list has no place that only a world knows. Let the task's `tables` give it, {'sizes': [0.1, 0.2, 0.4]}, and "
-    "read world.tables['sizes'][row]; of two, select(mask, a, b) is one"
+    "A list is read by a number that is known when the task is recorded. What a world's own number chooses is a row of "
+    "a table: let the task's `tables` give it, and read world.tables[name][row]; of two, select(mask, a, b) is one"
 )
 OF_RANDOM = (
     "rng draws one number at a time: uniform(low, high), mean + std * normal(), exponential(scale), "
@@ -47,6 +47,11 @@ OF_RANDOM = (
     "task's `tables` give it, and read world.tables[name][rng.integers(count)]; a `reset` that asks for it is also "
     "given the world"
 )
+OF_MODEL = (
+    "The model cannot be changed here: change it in `load`, in each world by `randomize` or `reset_parameters`; a list "
+    "of its numbers, as list(m.qpos0), can be"
+)
+OF_LENGTHS = "The lists are not equally long"
 OF_LISTS = "Lists are Python's: torch_mjenvs.vectors has add, sub, scale, dot and norm for lists of numbers"
 
 
@@ -82,10 +87,15 @@ class TaskCalls:
         try:
             found, same = called_twice(call, (*arguments, *named.values())) if self.twice else (call(), True)
         except Exception as error:
-            error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
+            error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error, getattr(self.task, function))}")
             if note := explanation(error):
                 error.add_note(note)
             raise
+        if not is_own(type(self.task).__module__) and (name := self.kept_by_task()):
+            text = (
+                f"keeps a world's number in the attribute {name!r}, where no other call may use it: keep it in memory"
+            )
+            raise self.error(function, ValueError, text)
         if drawn() != before and not may_draw and not is_own(type(self.task).__module__):  # ours draw only by rng
             text = "draws from np.random, random or torch, the same numbers in all worlds and episodes: use rng"
             told = self.error(function, ValueError, text)
@@ -102,6 +112,12 @@ class TaskCalls:
                 "steps: draw from rng, and keep what changes in the memory"
             ))  # fmt: skip
         return found
+
+    def kept_by_task(self) -> str | None:
+        """Return the name of an attribute, other than a field, that holds a world's numbers; None if none does."""
+        held = {**vars(type(self.task)), **vars(self.task)}
+        own = [x.name for x in fields(self.task)]  # a field may collect what nobody reads
+        return next((name for name, x in held.items() if name not in own and has_traced(x)), None)
 
     def call_with_rng(self, function: str, world: World) -> Any:
         """Call a function that takes random numbers, and also the world if it has an argument of that name."""
@@ -180,7 +196,14 @@ def kind_of(x: Any) -> str | None:
 def describe(x: Any) -> str:
     """Return a description of a value and its type, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
-    return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
+    as_list = "; its tolist() is a list" if getattr(x, "ndim", 0) else ""
+    return f"{x!r} of type {type(x).__name__}{as_list}" if known else "a number of the world"
+
+
+def has_traced(x: Any) -> bool:
+    """Return whether x is a traced number, or lists, tuples and dicts that hold one."""
+    inside = x.values() if type(x) is dict else x if type(x) in (list, tuple) else ()
+    return type(x) is Expr or any(map(has_traced, inside))
 
 
 def counted(width: int) -> str:
@@ -191,25 +214,37 @@ def counted(width: int) -> str:
 def explanation(error: Exception) -> str | None:
     """Return what to add to an error that Python or NumPy raised about a world's numbers; None if it says enough."""
     text = str(error)
-    if not isinstance(error, (TypeError, AttributeError)):
+    if isinstance(error, ValueError) and text.startswith("zip() argument"):
+        return OF_LENGTHS
+    if "indices must be integers or slices, not Expr" in text or text.startswith("only integers, slices"):
+        return LOOKED_UP
+    if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return None
+    if text == "'tuple' object does not support item assignment":
+        return OF_MODEL
     if text in ("'Expr' object is not subscriptable", "'float' object is not subscriptable"):
         return ONE_NUMBER
-    if "indices must be integers or slices, not Expr" in text:
-        return LOOKED_UP
-    if "'Random' object has no attribute" in text or text.startswith("Random."):  # NumPy's Generator has more
+    if text.startswith(("rng has no ", "Random.")):  # NumPy's Generator has more
         return OF_RANDOM
     compared = "unsupported operand" in text or "not supported between" in text
-    if "multiply sequence" in text or (compared and ("'list'" in text or "'Rows'" in text)):
+    if (
+        "multiply sequence" in text
+        or text.startswith(("a tuple is not part of", "a list is not part of"))
+        or (compared and ("'list'" in text or "'Rows'" in text))
+    ):
         return OF_LISTS
     return RECORDED if "traced" in text or "Expr" in text else None
 
 
-def line_of(error: Exception) -> str:
-    """Return the innermost line outside of this package that an exception passed through, else the innermost inside."""
+def line_of(error: Exception, function: Any) -> str:
+    """Return the innermost line of the user's that an exception passed through, else the function's first."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
-    package = str(Path(__file__).parents[1])  # not a module constant: the path would become part of the cache key
-    outside = [frame for frame in frames if not frame[0].startswith(package)]
+    # not module constants: the paths would become part of the cache key
+    libraries = [sys.modules[x] for x in ("numpy", "torch") if x in sys.modules]
+    others = [str(Path(__file__).parents[1]), *(str(Path(x.__file__ or "").parent) for x in libraries)]
+    outside = [frame for frame in frames if not frame[0].startswith((*others, "<"))]
+    if not outside and (code := getattr(function, "__code__", None)):
+        outside = [(code.co_filename, code.co_firstlineno)]
     file, number = (outside or frames)[-1]
     text = linecache.getline(file, number).strip()
     return f"{file}, line {number}" + (f": {text}" if text else "")

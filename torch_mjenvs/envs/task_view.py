@@ -39,7 +39,8 @@ def copy_for_task(x: Any) -> Any:
         data = cast(Data, TaskData(x))
         qpos, qvel = Rows.of("nq", copied(x.qpos)), Rows.of("nv", copied(x.qvel))
         memory = x.memory if isinstance(x.memory, NotThere) else Memory(copied(x.memory))
-        return TaskWorld(qpos, qvel, memory, data, x.rng, copied(x.act), dict(x.tables), x._physics, x._kept)
+        tables = Tables(x.tables)
+        return TaskWorld(qpos, qvel, memory, data, x.rng, copied(x.act), tables, x._physics, x._kept, x._has_ctrl)
     return copied(x)
 
 
@@ -76,6 +77,13 @@ class Memory(dict[str, Any]):
         near = get_close_matches(str(name), self, 3) or [*self]
         there = f"did you mean {' or '.join(map(repr, near))}?" if near else "the task has no memory()"
         raise KeyError(f"memory() declares no {name!r}; {there}")
+
+
+class Tables(dict[str, Any]):
+    """The task's tables. Reading another name raises KeyError, which tells the names that there are."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"tables() gives no {name!r}; {f'it gives {[*self]}' if self else 'the task has no tables()'}")
 
 
 class Rows(list[Any]):
@@ -150,6 +158,10 @@ class TaskData:
                 raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
             return x
 
+        if name == "ctrl" and not self._world._has_ctrl:
+            raise AttributeError(
+                "world.data.ctrl is not known where a step begins, not even that of the step before: keep it in memory"
+            )
         found = full_m(self._data) if name == "M" else getattr(self._world if name in STATE else self._data, name)
         if found is None:
             hint = "; count steps in the task's memory" if name == "time" else ""

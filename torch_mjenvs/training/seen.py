@@ -30,6 +30,11 @@ class Seen:
         elif obs_groups:
             raise ValueError(f"obs_groups is {obs_groups}, and the task's observations have no groups")
 
+    def unread(self) -> list[str]:
+        """Return the groups that neither network sees."""
+        read = [x for groups in (self.groups or {}).values() for x in groups]
+        return [x for x in self.parts.shapes if x not in read] if self.groups else []
+
     def entries(self) -> dict[str, Any]:
         """Return the entries of policy.pt that say what the networks read; none if observations have no names."""
         shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}

@@ -87,6 +87,8 @@ def train(algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dic
         agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
     except ValueError as error:
         raise SystemExit(str(error)) from error
+    if share.first and (unread := agent.seen.unread()):
+        print(f"no network sees the observations {unread}, only {agent.seen.groups}: see --obs-groups", file=sys.stderr)
     run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
     run |= agent.seen.entries() | {"made": made_of(env)}
     if args.start:

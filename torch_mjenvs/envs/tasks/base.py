@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from types import MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import mujoco
@@ -61,6 +62,7 @@ class World:
     tables: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _physics: Physics | None = field(default=None, repr=False, compare=False)
     _kept: Sequence[Scalar] = field(default=(), repr=False, compare=False)
+    _has_ctrl: bool = field(default=True, repr=False, compare=False)  # not where a step begins: `control` is yet to say
 
     def at(
         self,
@@ -270,9 +272,28 @@ class Task:
     xml_file: str
     frame_skip: int
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        typed = vars(cls).get("__annotations__", {})
+        if "xml_file" in typed and hasattr(cls, "xml_file") and not hasattr(cls, "frame_skip"):
+            text = "the steps of physics in a step of the environment: write `frame_skip: int = 5`, for example"
+            raise TypeError(f"{cls.__name__} has no frame_skip, {text}")  # dataclasses would say it in their own terms
+        known = [*vars(Task), "compute_reward", "pictured"]
+        used = {name for x in vars(cls).values() if isinstance(x, FunctionType) for name in _names_in(x.__code__)}
+        for name in vars(cls):
+            if name.startswith("_") or name in typed or name in used or hasattr(Task, name):
+                continue
+            near = get_close_matches(name, known, 1, 0.8)
+            if near and getattr(cls, near[0], None) is getattr(Task, near[0], None):
+                text = f"{cls.__name__}.{name} means nothing to an environment; did you mean {near[0]}?"
+                warnings.warn(text, stacklevel=2)
+
     def __post_init__(self) -> None:
         if self.data not in ("gymnasium", "fresh", "forward"):
             raise ValueError(f"data must be 'gymnasium', 'fresh' or 'forward', not {self.data!r}")
+        for name in ("inputs", "reset_parameters"):
+            if isinstance(x := getattr(self, name), str):
+                raise TypeError(f"{name} must be a tuple of names, as in {name} = ({x!r},)")
         if unknown := [name for name in self.inputs if name not in HELD]:
             raise ValueError(f"inputs may name {', '.join(HELD)}, not {', '.join(map(repr, unknown))}")
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
@@ -449,6 +470,14 @@ def _is_mjcf_path(x: Any) -> bool:
     files of policies, which may come from strangers, have an `xml_file` among their fields.
     """
     return isinstance(x, (str, os.PathLike)) and not os.fspath(x).lstrip().startswith("<") and Path(x).suffix != ".mjb"
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names of attributes and globals in a function, and in functions within it."""
+    yield from code.co_names
+    for x in code.co_consts:
+        if isinstance(x, CodeType):
+            yield from _names_in(x)
 
 
 def _declared(of: Field[Any]) -> str:
