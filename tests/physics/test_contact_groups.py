@@ -410,6 +410,38 @@ def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
     assert pooled(SWEPT)
 
 
+ROCK = '<mesh name="rock" vertex="-.05 -.05 -.05 .05 -.05 -.05 0 .06 -.05 0 0 .07 .01 .02 .06 -.04 .03 .05"/>'
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_meshes_that_noslip_sweeps_share_slots(cone):
+    """As those of SO-101's arm: written out, each pair would be 12,000 lines of code."""
+
+    def rocks(n: int) -> mujoco.MjModel:
+        bodies = "".join(
+            f'''<body pos="{0.03 * (k % 2)} {0.02 * (k // 2)} {0.1 + 0.12 * k}"><freejoint/>
+            <geom type="mesh" mesh="rock" friction="{0.3 + 0.2 * k}"/></body>'''
+            for k in range(n)
+        )
+        return mujoco.MjModel.from_xml_string(f"""<mujoco><asset>{ROCK}</asset>
+        <option cone="{cone}" noslip_iterations="3" noslip_tolerance="0"/>
+        <worldbody><geom type="plane" size="5 5 1"/>{bodies}</worldbody></mujoco>""")
+
+    few, model = (oracle.sharpen(rocks(n)) for n in (4, 5))
+    assert [bool(divided(load(x), DOUBLE)[1]) for x in (few, model)] == [False, True]  # 6 and 10 pairs of meshes
+    sim, d, touched = Simulation(model, 1, dtype=torch.float64), mujoco.MjData(model), 0
+    for k in range(60):
+        mujoco.mj_step(model, d, 5)
+        touched += d.ncon >= 4
+        sim.qpos[0], sim.qvel[0], sim.qacc_warmstart[0] = map(torch.from_numpy, (d.qpos, d.qvel, d.qacc_warmstart))
+        sim.step()
+        ahead = mujoco.MjData(model)
+        ahead.qpos[:], ahead.qvel[:], ahead.qacc_warmstart[:] = d.qpos, d.qvel, d.qacc_warmstart
+        mujoco.mj_step(model, ahead)
+        assert np.abs(sim.qvel[0].cpu().numpy() - ahead.qvel).max() < 1e-8, k
+    assert touched > 20
+
+
 def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
     """Written out, each kind would have code of its own: the Shadow hand has 76 pairs of 9 kinds."""
     kinds, alike = load(crowd("", 'condim="3"', 'condim="1"')), load(heap(14, 3, one_tree=False))

@@ -36,6 +36,7 @@ VERY_MANY = 400  # with this many pairs, of all kinds, contacts share slots: see
 MANY, KINDS = 64, 9  # ... or with so many pairs of so many kinds, which would each have code of its own in the solver
 # ... or with this many under noslip, whose sweeps allow no batches: they would be written out
 MANY_SWEPT = {"pyramidal": 100, "elliptic": 32}
+LARGE_SWEPT = 8  # ... or so many whose colliders are `many`: LLVM takes 1 to 2 s for each that is written out
 LONG = 2_000  # pairs from which on it takes a while to find the pools
 
 
@@ -213,7 +214,13 @@ def _found_pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
 
 
 def _very_many(m: Model) -> int:
-    return min(MANY_SWEPT[m.cone], VERY_MANY) if m.noslip_iterations else VERY_MANY
+    if not m.noslip_iterations:
+        return VERY_MANY
+    most = min(MANY_SWEPT[m.cone], VERY_MANY)
+    if len(m.pairs) >= most:
+        return most
+    large = sum(collider_of(m, p).many for p in m.pairs)
+    return LARGE_SWEPT if large >= LARGE_SWEPT else most
 
 
 def _fits_tables(nominal: Model, pair: Pair, precision: Precision) -> bool:
