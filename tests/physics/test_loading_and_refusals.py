@@ -12,7 +12,7 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from torch_mjenvs import Simulation
-from torch_mjenvs.physics import load
+from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.model.model import Model, UnsupportedModel
 
@@ -62,6 +62,10 @@ REFUSED = {
     "mixed solreffriction": (
         mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
         "solreffriction of joint 'elbow'",
+    ),
+    "friction that drives": (
+        mjcf(joint='frictionloss="-1"'),
+        "frictionloss -1 of joint 'elbow' is not supported: use 0 or more",
     ),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "sleep='enable'"),
     "flex": (
@@ -189,6 +193,33 @@ def test_what_the_compiler_would_have_put_right_is_refused(field: str, i: int, v
     with pytest.raises(UnsupportedModel) as error:
         load(mjm)
     assert named in str(error.value)
+
+
+HELD_IN = {
+    "actuator_ctrlrange": "actuator 'm'",
+    "actuator_actrange": "actuator 'm'",
+    "actuator_forcerange": "actuator 'm'",
+    "jnt_actfrcrange": "joint 'elbow'",
+    "tendon_actfrcrange": "tendon 't'",
+}
+
+
+@pytest.mark.parametrize("name", HELD_IN)
+def test_a_range_in_use_that_ends_before_it_begins_is_refused_and_one_number_is_taken(name: str) -> None:
+    """In an MjModel that was changed after it was compiled. MuJoCo would hold most numbers to the end, not to both."""
+    rope = '<tendon><fixed name="t"><joint joint="elbow" coef="2"/></fixed></tendon>'
+    mjm = mujoco.MjModel.from_xml_string(mjcf(more=f'{rope}<actuator><motor tendon="t"/></actuator>'))
+    getattr(mjm, name)[0] = 1, -1
+    load(mjm)  # not in use
+    getattr(mjm, name.replace("range", "limited"))[0] = True
+    with pytest.raises(UnsupportedModel, match=f"{name} 1 -1 of {HELD_IN[name]} is not supported: give the lower end"):
+        load(mjm)
+    getattr(mjm, name)[0] = 0.3, 0.3
+    d = mujoco.MjData(mjm)
+    d.ctrl[:] = -2
+    mujoco.mj_step(mjm, d)
+    ours = step(load(mjm), State([0.0], [0.0], [0.0]), [-2.0, -2.0])
+    np.testing.assert_allclose(ours.qvel, d.qvel, rtol=1e-12)
 
 
 def test_which_pivots_may_vanish() -> None:

@@ -50,6 +50,14 @@ INSTEAD = {
     "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
 }
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
+# Ranges that numbers are held in, each with the field that says where it is in use.
+_HELD_IN = {
+    "actuator_ctrlrange": "actuator_ctrllimited",
+    "actuator_actrange": "actuator_actlimited",
+    "actuator_forcerange": "actuator_forcelimited",
+    "jnt_actfrcrange": "jnt_actfrclimited",
+    "tendon_actfrcrange": "tendon_actfrclimited",
+}
 
 
 def refuse(mjm: mujoco.MjModel) -> None:
@@ -65,6 +73,7 @@ def refuse(mjm: mujoco.MjModel) -> None:
         _check_inertia,
         _check_joints,
         _check_actuators,
+        _check_ranges,
     ):
         check(mjm)
 
@@ -170,6 +179,8 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
+        if mjm.dof_frictionloss[v] < 0 and friction:  # MuJoCo takes it, and drives the joint
+            not_supported(f"frictionloss {mjm.dof_frictionloss[v]:g} of {who}", "use 0 or more")
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
             not_supported(f"solreffriction of {who}, one number positive and one not,", "give both the same sign")
 
@@ -193,6 +204,18 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             i, 1, i, 1,
         ):  # fmt: skip
             not_supported(f"{who}, which has not just one control and one force,", "use a <motor>")
+
+
+def _check_ranges(mjm: mujoco.MjModel) -> None:
+    """Refuse ranges in use that end before they begin.
+
+    MuJoCo's compiler does not let them pass, but an MjModel that was changed since may have them.
+    """
+    for name, limited in _HELD_IN.items():
+        rows, kind = getattr(mjm, name), name.split("_")[0].replace("jnt", "joint")
+        for i in np.flatnonzero(getattr(mjm, limited) & (rows[:, 0] > rows[:, 1])).tolist():
+            low, high = rows[i].tolist()
+            not_supported(f"{name} {low:g} {high:g} of {describe(mjm, kind, i)}", "give the lower end first")
 
 
 def _either(enum: type[IntEnum], kinds: Iterable[int]) -> str:
