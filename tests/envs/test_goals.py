@@ -226,7 +226,9 @@ def observing(*names: str) -> type[Task]:
 
 
 def test_goals_under_other_names_are_said_to_be_none():
-    said = r"Misspelt.compute_reward means nothing .* no 'desired_goal'; by 'desired_gaol', did you mean 'desired_goal'\?"
+    said = (
+        r"Misspelt.compute_reward means nothing .* no 'desired_goal'; by 'desired_gaol', did you mean 'desired_goal'\?"
+    )
     with pytest.warns(UserWarning, match=said):
         made(observing("observation", "achieved_goal", "desired_gaol"))
     with pytest.warns(UserWarning, match=r"observe names no 'achieved_goal'$"):

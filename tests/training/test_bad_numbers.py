@@ -53,15 +53,13 @@ class Cart(Task):
 
 @dataclass(frozen=True)
 class Listed(Cart):
-    history = {}
-
     def observe(self, m, world):
         return [*world.qpos, sqrt(world.memory["drawn"])]
 
 
 @dataclass(frozen=True)
 class Remembered(Cart):
-    history = {"speeds": 3}
+    history = {"speeds": 3}  # noqa: RUF012
 
 
 ENV = "TorchBadCart-v0"
