@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -213,3 +214,25 @@ def test_what_it_cannot_do_is_refused_by_name():
     for nothing in (None, {}, [{}, {}, {}]):
         with pytest.raises(KeyError, match=r"reads info\['effort'\], which is not in the info"), torch.no_grad():
             env.compute_reward(goals, goals, nothing)
+
+
+def observing(*names: str) -> type[Task]:
+    @dataclass(frozen=True)
+    class Misspelt(Reach):
+        def observe(self, m, world):
+            return dict(zip(names, (world.qvel, world.qpos, world.memory["goal"]), strict=True))
+
+    return Misspelt
+
+
+def test_goals_under_other_names_are_said_to_be_none():
+    said = (
+        r"Misspelt.compute_reward means nothing .* no 'desired_goal'; by 'desired_gaol', did you mean 'desired_goal'\?"
+    )
+    with pytest.warns(UserWarning, match=said):
+        made(observing("observation", "achieved_goal", "desired_gaol"))
+    with pytest.warns(UserWarning, match=r"observe names no 'achieved_goal'$"):
+        made(observing("observation", "tip", "desired_goal"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(observing("observation", "tip", "target"))  # its compute_reward is for `outcome` alone

@@ -157,6 +157,25 @@ def test_a_model_that_takes_hours_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         size.sized(m, never)
 
 
+def test_derivatives_that_take_minutes_to_build_are_said_to_and_those_that_take_hours_are_refused() -> None:
+    m = load(chain(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = traced(size.LARGE_AT_ONCE)
+        assert size.sized_at_once(m, lambda: made) is made
+    with pytest.warns(UserWarning, match=r"derivatives have 300,000 operations, .* \(about 90 s\): 8 dofs, 21 pairs"):
+        size.sized_at_once(m, lambda: traced(300_000))
+    with pytest.raises(UnsupportedModel, match=r"3,000,001 operations, .* `transition` has the gradient"):
+        size.sized_at_once(m, lambda: traced(size.MOST + 1))
+
+
+def test_linearize_warns_of_a_large_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "LARGE_AT_ONCE", 1)
+    sim = Simulation(model("<body><joint damping='.0124'/><geom size='.1' mass='3.22'/></body>"), 1)
+    with pytest.warns(UserWarning, match="building their kernel may take minutes"):
+        sim.linearize()
+
+
 def test_pairs_whose_contacts_share_slots_are_counted() -> None:
     """They have no code of their own, but each is looked at."""
     few, many = (load(crowd(n)) for n in (100, 400))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -124,8 +126,14 @@ class Told(Mapping[str, Any]):
 def functions_of_goals(
     contract: Contract, layout: BufferLayout, task: str, dtype: torch.dtype, device: torch.device
 ) -> dict[str, GoalFunction]:
-    """Return the functions of OF_GOALS that a task has, by name; none if it does not observe both goals."""
-    there = [name for name in OF_GOALS if hasattr(contract.task, name)] if shapes_of_goals(layout) else []
+    """Return the functions of OF_GOALS that a task has, by name; none if it does not observe both goals.
+
+    It warns if the task has such functions, and seems to observe goals, but not by their names.
+    """
+    there = [name for name in OF_GOALS if hasattr(contract.task, name)]
+    if there and not shapes_of_goals(layout):
+        _warn_of_misspelt(type(contract.task).__name__, there[0], layout)
+        return {}
     return {name: GoalFunction(name, contract, layout, task, dtype, device) for name in there}
 
 
@@ -133,6 +141,20 @@ def shapes_of_goals(layout: BufferLayout) -> dict[str, Shape]:
     """Return the shapes of both goals in a task's observation; empty if they are not there."""
     entries = {entry.path[-1]: entry.shape for entry in layout.observation.entries if entry.path}
     return {name: entries[name] for name in GOALS} if entries.keys() >= {*GOALS} else {}
+
+
+def _warn_of_misspelt(task: str, function: str, layout: BufferLayout) -> None:
+    seen = [entry.path[-1] for entry in layout.observation.entries if entry.path]
+    missing = [name for name in GOALS if name not in seen]
+    near = {name: get_close_matches(name, [x for x in seen if x not in GOALS], 1, 0.8) for name in missing}
+    if len(missing) == len(GOALS) and not any(near.values()):
+        return  # a function for the task's own use
+    meant = "".join(f"; by {found[0]!r}, did you mean {name!r}?" for name, found in near.items() if found)
+    warnings.warn(
+        f"{task}.{function} means nothing to an environment, since observe names no "
+        f"{' and no '.join(map(repr, missing))}{meant}",
+        stacklevel=2,
+    )
 
 
 def nested(values: Sequence[Any], shape: Shape) -> Any:

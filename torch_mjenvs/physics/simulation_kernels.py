@@ -18,7 +18,7 @@ from .algebra.nested import floats, leaves
 from .columns import deciding
 from .dynamics.inertia import full_m
 from .kernel_request import SENSOR, STATE, KernelRequest
-from .loading.size import sized
+from .loading.size import sized, sized_at_once
 from .model.data import FIELDS, Data
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
@@ -139,7 +139,11 @@ class Linearize:
     def __init__(self, request: KernelRequest, params: tuple[str, ...], dtype: str, device: torch.device):
         origin = source.origin(request.model.digest, f"{request.outputs} {request.inputs} {request.vary} {params}")
         reads, writes = _buffers(request, params)
-        recipe = Recipe("linearize", (*reads, *writes), dtype, lambda: linearized(request, dtype, params), origin)
+
+        def make() -> Program:
+            return sized_at_once(request.model, lambda: linearized(request, dtype, params))
+
+        recipe = Recipe("linearize", (*reads, *writes), dtype, make, origin)
         self.run = Pure(build(recipe, device), len(reads))
         self.takes, self.gives = {b.name: b.size for b in reads}, [b.name for b in writes]
         self.shapes, self.most = _matrices(request, params), 0  # worlds for which there was memory

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from ..envs.rollout import Observations
+from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from .health import Faults
 from .seen import Seen
@@ -19,6 +19,8 @@ from .sharing import Share
 class Agent(Protocol):
     """A learner as the training loop of `runs.train` needs it: it learns one iteration at a time."""
 
+    env: TorchVectorEnv
+    rollout: Rollout  # whose tensors are of the last iteration
     settings: Any  # with total_steps and learning_rate
     frames_seen: int
 

@@ -26,7 +26,7 @@ from .checkpoints import Kept, load, resumed, save, save_json, write
 from .evaluations import EVALUATED, Evaluation
 from .flags import Parser, count, device, seed, wandb_project, whole
 from .folders import folder, to_resume
-from .health import Faults
+from .health import Faults, bad_entries, bad_terms
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, figures, scores, show
@@ -237,7 +237,7 @@ def train(
             values |= kept.add(evaluation.ended(waits_before))
             log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
-                raise SystemExit(_diverged(why, found, agent, kept))
+                raise SystemExit(_diverged(why, found, agent, kept, share))
             told = share.told((interrupts.status, saves))
             status = max(status for status, _ in told)
             if told[0][1]:
@@ -258,11 +258,12 @@ def _postfix(mean: float | None, faults: Faults) -> str:
     return ", ".join(filter(None, ("" if mean is None else f"return {figures(mean)[0]}", str(faults))))
 
 
-def _diverged(why: str, found: Faults, agent: Agent, kept: Kept) -> str:
+def _diverged(why: str, found: Faults, agent: Agent, kept: Kept, share: Share) -> str:
     where = f"after {agent.frames_seen:,} frames: {why}"
     if found.bad_rewards or found.bad_observations:
-        what = "reward" if found.bad_rewards else "observations"
-        return f"the run ended {where}. Mend the task's {what}; a lower --learning-rate does not help"
+        what, name = ("reward", bad_terms) if found.bad_rewards else ("observations", bad_entries)
+        named = name(agent.env.engine.layout, agent.rollout.tensors, share)
+        return f"the run ended {where}{named}. Mend the task's {what}; a lower --learning-rate does not help"
     return (
         f"the run diverged {where}. Try a --learning-rate below {agent.settings.learning_rate:g}; "
         f"with {_again(kept.run, kept.out)}, it goes on from {kept.frames:,} frames"

@@ -23,6 +23,9 @@ LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and 
 SECONDS = 1.2e-4  # per operation, to build a large model on one core
 GROUND = 100  # geoms that stand still from which on a message speaks of them
 LISTED = 3  # pairs of bodies in a message
+LARGE_AT_ONCE = 200_000  # operations of A and B from which a warning comes: Humanoid's, in half a minute
+SECONDS_AT_ONCE = 1e-9  # per operation squared: LLVM chooses registers for all of them at once, so it takes four times
+# as long for twice as many. Measured: 5 s for 73,000 operations, 13 s for 118,000, 57 s for 239,000
 SURELY = 4  # times MOST: if the estimate is above this, the model is refused without tracing, which would take minutes
 # and much memory
 
@@ -69,6 +72,26 @@ def sized(m: Model, trace: Callable[[], Program]) -> Program:
     if operations >= LARGE > _estimates[m]:
         _estimates[m] = operations
         warnings.warn(_message(m, operations), stacklevel=2)
+    return program
+
+
+def sized_at_once(m: Model, trace: Callable[[], Program]) -> Program:
+    """Return `trace()`, a step of the model and its matrices of derivatives, unless it is too large.
+
+    Like `sized`, but its messages come when it is traced, which takes a tenth of the time.
+    """
+    program = trace()
+    operations = program.count_ops().total()
+    if operations <= LARGE_AT_ONCE:
+        return program
+    text = (
+        f"a step of this model and all its derivatives have {operations:,} operations, and building their kernel may "
+        f"take minutes (about {SECONDS_AT_ONCE * operations**2:,.0f} s): {m.nv} dofs, {len(m.pairs):,} pairs of geoms "
+        "that may touch; `transition` has the gradient of a loss, in a much smaller kernel"
+    )
+    if operations > MOST:
+        raise UnsupportedModel(text)
+    warnings.warn(text, stacklevel=2)
     return program
 
 
