@@ -551,8 +551,8 @@ def test_an_environment(driver, monkeypatch, name, mode, multiprocessors, thread
     def steps(device_build: Callable | None) -> list:
         with monkeypatch.context() as patch:
             if device_build is not None:
-                patch.setattr(engine, "build", device_build)
-                patch.setattr(engine, "prepare", lambda *given: lambda: device_build(*given))
+                for function in ("begin", "prepare"):
+                    patch.setattr(engine, function, lambda *given: lambda: device_build(*given))
             env = TorchVectorEnv(name, 40, device="cpu", autoreset_mode=mode, max_episode_steps=26)
             generator = torch.Generator().manual_seed(0)
             seen = [env.reset(seed=4)]
@@ -589,7 +589,7 @@ def test_an_environment(driver, monkeypatch, name, mode, multiprocessors, thread
 @pytest.fixture
 def on_the_driver(driver, monkeypatch) -> Driver:
     """Environments whose kernels are launched by the stand-in for a GPU's driver."""
-    monkeypatch.setattr(engine, "build", lambda recipe, device: cuda_kernel(recipe))
+    monkeypatch.setattr(engine, "begin", lambda recipe, device: lambda: cuda_kernel(recipe))
     return driver
 
 

@@ -312,6 +312,8 @@ def test_stores_fit_their_buffers():
 
 def test_operations_obey_the_table():
     with pytest.raises(TypeError, match="and takes 'bb'"):
+        record_list(lambda x: [scalar.select(node("and", x[0] < 0.0, x[0]), 1.0, 0.0)], 1, 1, "float32")
+    with pytest.raises(TypeError, match=r"a mask is a comparison, such as x > 0\.5"):
         record_list(lambda x: [scalar.select(scalar.logical_and(x[0] < 0.0, x[0]), 1.0, 0.0)], 1, 1, "float32")
     with pytest.raises(TypeError, match="sqrt takes 'f'"):
         record_list(lambda x: [node("sqrt", x[0], x[0])], 1, 1, "float32")

@@ -205,8 +205,9 @@ def recipes(monkeypatch) -> Iterator[Recipes]:
         found[kernel.handle] = recipe
         return kernel
 
-    for module in (engine, simulation_kernels, world_params):
+    for module in (simulation_kernels, world_params):
         monkeypatch.setattr(module, "build", kept)
+    monkeypatch.setattr(engine, "begin", lambda *given: lambda: kept(*given))
     yield found
 
 

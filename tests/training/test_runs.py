@@ -361,7 +361,7 @@ def test_a_process_that_was_ended_leaves_what_can_be_scored_and_resumed(tmp_path
 
 def test_checkpoints_are_made_by_the_clock_too(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINTS", 0)
-    kept = checkpoints.Kept(AnAgent(), {"env": ENV, "settings": {}}, tmp_path, {})
+    kept = checkpoints.Kept(AnAgent(), {"env": ENV, "settings": {}}, tmp_path, {"evaluations": []})
     assert not kept.due(0)
     kept.at -= checkpoints.EVERY
     assert kept.due(0)
