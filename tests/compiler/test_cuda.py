@@ -589,7 +589,8 @@ def test_an_environment(driver, monkeypatch, name, mode, multiprocessors, thread
 @pytest.fixture
 def on_the_driver(driver, monkeypatch) -> Driver:
     """Environments whose kernels are launched by the stand-in for a GPU's driver."""
-    monkeypatch.setattr(engine, "begin", lambda recipe, device: lambda: cuda_kernel(recipe))
+    for function in ("begin", "prepare"):
+        monkeypatch.setattr(engine, function, lambda recipe, device: lambda: cuda_kernel(recipe))
     return driver
 
 

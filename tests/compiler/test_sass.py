@@ -207,7 +207,8 @@ def recipes(monkeypatch) -> Iterator[Recipes]:
 
     for module in (simulation_kernels, world_params):
         monkeypatch.setattr(module, "build", kept)
-    monkeypatch.setattr(engine, "begin", lambda *given: lambda: kept(*given))
+    for function in ("begin", "prepare"):
+        monkeypatch.setattr(engine, function, lambda *given: lambda: kept(*given))
     yield found
 
 

@@ -192,7 +192,7 @@ class Engine(Varied):
         self._gradient = StepGradient(episode, self._step.kernel, launch.name_of(dtype), self._of_tables)
         self._refreshing: launch.Launch | None = None
         contract = Contract(traced, self.model, twice=True)
-        self._of_goals = functions_of_goals(contract, self.layout, type(traced).__name__.lower(), dtype, self.device)
+        self._of_goals = functions_of_goals(contract, self.layout, dtype, self.device)
         self._views = {name: self._view_of(name) for name in self.buffers if name not in self._of_tables}
         self._ahead: Ahead | None = None
         if self.layout.ahead:
@@ -525,8 +525,10 @@ class Engine(Varied):
         self._follow()
         if self._refreshing is None:  # built late, since most users never set a state
             prepared, self._refresh_kernel = self._refresh_kernel, None
-            kernel = prepared() if prepared else self._begin("refresh", self._episode.origin())()
-            self._refreshing = kernel.bind(self.buffers, self._scratch)
+            if not prepared:
+                recipe = _recipe(self._episode, "refresh", self.dtype, self._episode.origin())
+                prepared = prepare(recipe, self.device)
+            self._refreshing = prepared().bind(self.buffers, self._scratch)
         self._refreshing()
 
     @exclusive

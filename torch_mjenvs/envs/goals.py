@@ -27,9 +27,8 @@ class GoalFunction:
     """A task's function of OF_GOALS as one of batches. It is traced at once, and compiled when first called."""
 
     def __init__(
-        self, function: str, contract: Contract, layout: BufferLayout, task: str, dtype: torch.dtype,
-        device: torch.device,
-    ):  # fmt: skip
+        self, function: str, contract: Contract, layout: BufferLayout, dtype: torch.dtype, device: torch.device
+    ):
         self._function, self._contract, self._dtype, self._device = function, contract, dtype, device
         self._shapes = shapes_of_goals(layout)
         self._widths = {name: layout.info[name] for name in layout.step_info}
@@ -38,7 +37,7 @@ class GoalFunction:
         takes = [*(Buffer(goal, math.prod(shape), rows=True) for goal, shape in self._shapes.items()), *info]
         self._takes, kind = len(takes), name_of(dtype)
         gives = function.removeprefix("compute_")
-        buffers, name = (*takes, Buffer(gives, 1)), f"{task}-{gives}"
+        buffers, name = (*takes, Buffer(gives, 1)), f"{type(contract.task).__name__.lower()}-{gives}"
         recipe = Recipe(name, buffers, kind, lambda: self._program(name, buffers, kind), None)
         self._make: Callable[[], Kernel] | None = prepare(recipe, device)
         self._run: Pure | None = None
@@ -124,7 +123,7 @@ class Told(Mapping[str, Any]):
 
 
 def functions_of_goals(
-    contract: Contract, layout: BufferLayout, task: str, dtype: torch.dtype, device: torch.device
+    contract: Contract, layout: BufferLayout, dtype: torch.dtype, device: torch.device
 ) -> dict[str, GoalFunction]:
     """Return the functions of OF_GOALS that a task has, by name; none if it does not observe both goals.
 
@@ -134,7 +133,7 @@ def functions_of_goals(
     if there and not shapes_of_goals(layout):
         _warn_of_misspelt(type(contract.task).__name__, there[0], layout)
         return {}
-    return {name: GoalFunction(name, contract, layout, task, dtype, device) for name in there}
+    return {name: GoalFunction(name, contract, layout, dtype, device) for name in there}
 
 
 def shapes_of_goals(layout: BufferLayout) -> dict[str, Shape]:
